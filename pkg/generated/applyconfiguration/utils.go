@@ -36,8 +36,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &buildv1alpha1.GitSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("History"):
 		return &buildv1alpha1.HistoryApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("HistoryEntry"):
-		return &buildv1alpha1.HistoryEntryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Image"):
 		return &buildv1alpha1.ImageApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Port"):

@@ -29,7 +29,6 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.Failure{}.OpenAPIModelName():                      schema_pkg_apis_build_v1alpha1_Failure(ref),
 		v1alpha1.GitSource{}.OpenAPIModelName():                    schema_pkg_apis_build_v1alpha1_GitSource(ref),
 		v1alpha1.History{}.OpenAPIModelName():                      schema_pkg_apis_build_v1alpha1_History(ref),
-		v1alpha1.HistoryEntry{}.OpenAPIModelName():                 schema_pkg_apis_build_v1alpha1_HistoryEntry(ref),
 		v1alpha1.Image{}.OpenAPIModelName():                        schema_pkg_apis_build_v1alpha1_Image(ref),
 		v1alpha1.Port{}.OpenAPIModelName():                         schema_pkg_apis_build_v1alpha1_Port(ref),
 		v1alpha1.Run{}.OpenAPIModelName():                          schema_pkg_apis_build_v1alpha1_Run(ref),
@@ -604,7 +603,7 @@ func schema_pkg_apis_build_v1alpha1_BuildStatus(ref common.ReferenceCallback) co
 					},
 					"failure": {
 						SchemaProps: spec.SchemaProps{
-							Description: "failure explains why the newest run failed, cannot start, or the rollout failed. Absent when nothing is wrong.",
+							Description: "failure explains why the newest run failed or cannot start, or why the rollout failed. Absent when nothing is wrong.",
 							Ref:         ref(v1alpha1.Failure{}.OpenAPIModelName()),
 						},
 					},
@@ -620,7 +619,7 @@ func schema_pkg_apis_build_v1alpha1_BuildStatus(ref common.ReferenceCallback) co
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Ref: ref(v1alpha1.HistoryEntry{}.OpenAPIModelName()),
+										Ref: ref(v1alpha1.Run{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -630,7 +629,7 @@ func schema_pkg_apis_build_v1alpha1_BuildStatus(ref common.ReferenceCallback) co
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.Failure{}.OpenAPIModelName(), v1alpha1.HistoryEntry{}.OpenAPIModelName(), v1alpha1.Run{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName()},
+			v1alpha1.Failure{}.OpenAPIModelName(), v1alpha1.Run{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -903,73 +902,6 @@ func schema_pkg_apis_build_v1alpha1_History(ref common.ReferenceCallback) common
 	}
 }
 
-func schema_pkg_apis_build_v1alpha1_HistoryEntry(ref common.ReferenceCallback) common.OpenAPIDefinition {
-	return common.OpenAPIDefinition{
-		Schema: spec.Schema{
-			SchemaProps: spec.SchemaProps{
-				Description: "HistoryEntry is what is kept of one finished run.",
-				Type:        []string{"object"},
-				Properties: map[string]spec.Schema{
-					"job": {
-						SchemaProps: spec.SchemaProps{
-							Description: "job is the name of the run's Job.",
-							Default:     "",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"hash": {
-						SchemaProps: spec.SchemaProps{
-							Description: "hash of the inputs that the run built.",
-							Default:     "",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"result": {
-						SchemaProps: spec.SchemaProps{
-							Description: "result is Succeeded or the reason of the failure.",
-							Default:     "",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"commit": {
-						SchemaProps: spec.SchemaProps{
-							Description: "commit that was built.",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"image": {
-						SchemaProps: spec.SchemaProps{
-							Description: "image that the run pushed, by digest.",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-					"completionTime": {
-						SchemaProps: spec.SchemaProps{
-							Description: "completionTime of the run.",
-							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
-						},
-					},
-					"duration": {
-						SchemaProps: spec.SchemaProps{
-							Description: "duration of the run.",
-							Type:        []string{"string"},
-							Format:      "",
-						},
-					},
-				},
-				Required: []string{"job", "hash", "result"},
-			},
-		},
-		Dependencies: []string{
-			metav1.Time{}.OpenAPIModelName()},
-	}
-}
-
 func schema_pkg_apis_build_v1alpha1_Image(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1145,6 +1077,13 @@ func schema_pkg_apis_build_v1alpha1_Run(ref common.ReferenceCallback) common.Ope
 					"duration": {
 						SchemaProps: spec.SchemaProps{
 							Description: "duration from startTime to completionTime, for the eyes.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"result": {
+						SchemaProps: spec.SchemaProps{
+							Description: "result of the run: Succeeded, or the reason of its failure; absent while it is under way.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

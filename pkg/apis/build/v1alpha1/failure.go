@@ -118,6 +118,8 @@ const (
 
 	// FailureRolloutFailed: the Deployment made no progress within its deadline.
 	FailureRolloutFailed FailureReason = "RolloutFailed"
+	// FailureUnavailable: the rollout was done, but since then too few pods are available.
+	FailureUnavailable FailureReason = "Unavailable"
 
 	// Any step.
 

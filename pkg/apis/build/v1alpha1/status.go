@@ -26,13 +26,13 @@ type BuildStatus struct {
 	// run is the newest run.
 	// +optional
 	Run *Run `json:"run,omitempty"`
-	// failure explains why the newest run failed, cannot start, or the rollout failed. Absent when nothing is wrong.
+	// failure explains why the newest run failed or cannot start, or why the rollout failed. Absent when nothing is wrong.
 	// +optional
 	Failure *Failure `json:"failure,omitempty"`
 	// history are the finished runs that are kept, newest first.
 	// +optional
 	// +listType=atomic
-	History []HistoryEntry `json:"history,omitempty"`
+	History []Run `json:"history,omitempty"`
 }
 
 // Phase sums the conditions up in one word.
@@ -70,16 +70,14 @@ const (
 
 // Reasons of conditions that name no failure; Failure has the others.
 const (
-	ReasonPending    = "Pending"
-	ReasonQueued     = "Queued"
-	ReasonBuilding   = "Building"
-	ReasonSucceeded  = "Succeeded"
-	ReasonSuspended  = "Suspended"
-	ReasonWaiting    = "WaitingForImage"
-	ReasonDeploying  = "Deploying"
-	ReasonAvailable  = "Available"
-	ReasonReady      = "Ready"
-	ReasonScaledZero = "ScaledToZero"
+	ReasonQueued    = "Queued"
+	ReasonSuspended = "Suspended"
+	ReasonBuilding  = "Building"
+	ReasonSucceeded = "Succeeded"
+	ReasonWaiting   = "WaitingForImage"
+	ReasonDeploying = "Deploying"
+	ReasonAvailable = "Available"
+	ReasonReady     = "Ready"
 )
 
 // Run is one execution for one set of inputs: one Job.
@@ -121,29 +119,10 @@ type Run struct {
 	// duration from startTime to completionTime, for the eyes.
 	// +optional
 	Duration string `json:"duration,omitempty"`
+	// result of the run: Succeeded, or the reason of its failure; absent while it is under way.
+	// +optional
+	Result string `json:"result,omitempty"`
 }
 
-// HistoryEntry is what is kept of one finished run.
-type HistoryEntry struct {
-	// job is the name of the run's Job.
-	Job string `json:"job"`
-	// hash of the inputs that the run built.
-	Hash string `json:"hash"`
-	// result is Succeeded or the reason of the failure.
-	Result string `json:"result"`
-	// commit that was built.
-	// +optional
-	Commit string `json:"commit,omitempty"`
-	// image that the run pushed, by digest.
-	// +optional
-	Image string `json:"image,omitempty"`
-	// completionTime of the run.
-	// +optional
-	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
-	// duration of the run.
-	// +optional
-	Duration string `json:"duration,omitempty"`
-}
-
-// ResultSucceeded is the result of a good run.
+// ResultSucceeded is the result of a good run; that of a bad one is its FailureReason.
 const ResultSucceeded = "Succeeded"

@@ -22,6 +22,8 @@ const (
 	InputsAnnotation = GroupName + "/inputs"
 	// RevisionAnnotation carries the revision that was asked for on a Job.
 	RevisionAnnotation = GroupName + "/revision"
+	// ImageAnnotation carries the name under which the image is pushed on a Job.
+	ImageAnnotation = GroupName + "/image"
 	// AppliedAnnotation carries the hash of what was last applied on a Deployment or Service.
 	AppliedAnnotation = GroupName + "/applied"
 	// Finalizer keeps a deleted Build until its running Job and that Job's pods are gone.

@@ -61,11 +61,6 @@ func (in History) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
-func (in HistoryEntry) OpenAPIModelName() string {
-	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.HistoryEntry"
-}
-
-// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Image) OpenAPIModelName() string {
 	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Image"
 }

@@ -104,7 +104,7 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         list:
           elementType:
-            namedType: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.HistoryEntry
+            namedType: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Run
           elementRelationship: atomic
     - name: image
       type:
@@ -219,33 +219,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: successful
       type:
         scalar: numeric
-- name: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.HistoryEntry
-  map:
-    fields:
-    - name: commit
-      type:
-        scalar: string
-    - name: completionTime
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
-    - name: duration
-      type:
-        scalar: string
-    - name: hash
-      type:
-        scalar: string
-      default: ""
-    - name: image
-      type:
-        scalar: string
-    - name: job
-      type:
-        scalar: string
-      default: ""
-    - name: result
-      type:
-        scalar: string
-      default: ""
 - name: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Image
   map:
     fields:
@@ -307,6 +280,9 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
       default: ""
     - name: rebuild
+      type:
+        scalar: string
+    - name: result
       type:
         scalar: string
     - name: revision

@@ -26,10 +26,10 @@ type BuildStatusApplyConfiguration struct {
 	ShortDigest *string `json:"shortDigest,omitempty"`
 	// run is the newest run.
 	Run *RunApplyConfiguration `json:"run,omitempty"`
-	// failure explains why the newest run failed, cannot start, or the rollout failed. Absent when nothing is wrong.
+	// failure explains why the newest run failed or cannot start, or why the rollout failed. Absent when nothing is wrong.
 	Failure *FailureApplyConfiguration `json:"failure,omitempty"`
 	// history are the finished runs that are kept, newest first.
-	History []HistoryEntryApplyConfiguration `json:"history,omitempty"`
+	History []RunApplyConfiguration `json:"history,omitempty"`
 }
 
 // BuildStatusApplyConfiguration constructs a declarative configuration of the BuildStatus type for use with
@@ -102,7 +102,7 @@ func (b *BuildStatusApplyConfiguration) WithFailure(value *FailureApplyConfigura
 // WithHistory adds the given value to the History field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the History field.
-func (b *BuildStatusApplyConfiguration) WithHistory(values ...*HistoryEntryApplyConfiguration) *BuildStatusApplyConfiguration {
+func (b *BuildStatusApplyConfiguration) WithHistory(values ...*RunApplyConfiguration) *BuildStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
 			panic("nil value passed to WithHistory")

@@ -37,6 +37,8 @@ type RunApplyConfiguration struct {
 	CompletionTime *v1.Time `json:"completionTime,omitempty"`
 	// duration from startTime to completionTime, for the eyes.
 	Duration *string `json:"duration,omitempty"`
+	// result of the run: Succeeded, or the reason of its failure; absent while it is under way.
+	Result *string `json:"result,omitempty"`
 }
 
 // RunApplyConfiguration constructs a declarative configuration of the Run type for use with
@@ -146,5 +148,13 @@ func (b *RunApplyConfiguration) WithCompletionTime(value v1.Time) *RunApplyConfi
 // If called multiple times, the Duration field is set to the value of the last call.
 func (b *RunApplyConfiguration) WithDuration(value string) *RunApplyConfiguration {
 	b.Duration = &value
+	return b
+}
+
+// WithResult sets the Result field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Result field is set to the value of the last call.
+func (b *RunApplyConfiguration) WithResult(value string) *RunApplyConfiguration {
+	b.Result = &value
 	return b
 }

@@ -1,0 +1,597 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+	"github.com/buildcontroller/build-controller/pkg/feed"
+	clientset "github.com/buildcontroller/build-controller/pkg/generated/clientset/versioned"
+	"github.com/buildcontroller/build-controller/pkg/generated/clientset/versioned/scheme"
+	informers "github.com/buildcontroller/build-controller/pkg/generated/informers/externalversions/build/v1alpha1"
+	"github.com/buildcontroller/build-controller/pkg/observe"
+	"github.com/buildcontroller/build-controller/pkg/plan"
+	"github.com/buildcontroller/build-controller/pkg/recorder"
+)
+
+const (
+	// resync is how often every Build is looked at although nothing changed. It costs memory reads only.
+	resync = 10 * time.Minute
+	// retryObstacle is how long to wait before trying again what the API server refused. Nothing is watched
+	// that would tell of the cause's end.
+	retryObstacle = 30 * time.Second
+	// syncTimeout bounds the writes of one sync.
+	syncTimeout = time.Minute
+	// logTimeout, logLines and logBytes bound what is read of a failed container's log.
+	logTimeout = 5 * time.Second
+	logLines   = 400
+	logBytes   = 256 << 10
+)
+
+// Controller brings every Build to what its spec says. All its state is in the API server: it can
+// be killed at any moment, and the next one goes on.
+type Controller struct {
+	kube   kubernetes.Interface
+	client clientset.Interface
+	images plan.Images
+	clock  clock.PassiveClock
+
+	// Builds come through the generated shared informer; wrote outweighs it until it shows our own last write.
+	informer cache.SharedIndexInformer
+	wrote    cache.MutationCache
+
+	// What the controller makes, and what happens to it, comes through feeds.
+	jobs           *feed.Feed[*batchv1.Job]
+	pods           *feed.Feed[*corev1.Pod]
+	deployments    *feed.Feed[*appsv1.Deployment]
+	services       *feed.Feed[*corev1.Service]
+	mountFailures  *feed.Feed[*corev1.Event]
+	createFailures *feed.Feed[*corev1.Event]
+
+	// queue holds the names of Builds to look at: each once, and never given to two workers at a time.
+	queue  workqueue.TypedRateLimitingInterface[cache.ObjectName]
+	events *recorder.Recorder
+}
+
+// NewController returns a Controller; Run makes it work.
+func NewController(ctx context.Context, kube kubernetes.Interface, client clientset.Interface, images plan.Images, clock clock.PassiveClock) *Controller {
+	logger := klog.FromContext(ctx)
+	c := &Controller{
+		kube: kube, client: client, images: images, clock: clock,
+		informer: informers.NewBuildInformer(client, metav1.NamespaceAll, resync, nil),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedMaxOfRateLimiter(
+				workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](5*time.Millisecond, 5*time.Minute),
+				&workqueue.TypedBucketRateLimiter[cache.ObjectName]{Limiter: rate.NewLimiter(50, 500)},
+			),
+			workqueue.TypedRateLimitingQueueConfig[cache.ObjectName]{Name: "builds"},
+		),
+		events: recorder.New(ctx, kube, scheme.Scheme, v1alpha1.ManagedBy),
+	}
+	c.wrote = cache.NewIntegerResourceVersionMutationCacheWithOptions(logger, c.informer.GetStore(), cache.MutationCacheOptions{MaxCacheSize: 1000})
+
+	utilruntime.Must(c.informer.SetWatchErrorHandlerWithContext(onWatchError))
+	_, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    c.enqueue,
+		UpdateFunc: func(_, obj any) { c.enqueue(obj) },
+		DeleteFunc: c.enqueue,
+	})
+	utilruntime.Must(err)
+
+	// A change of anything else is a reason to look at the Build it belongs to.
+	c.jobs = feed.Jobs(logger, kube, func(old, new *batchv1.Job) { c.enqueueOwner(either(old, new)) })
+	c.pods = feed.Pods(logger, kube, func(old, new *corev1.Pod) { c.enqueuePodsBuild(either(old, new)) })
+	c.deployments = feed.Deployments(logger, kube, func(old, new *appsv1.Deployment) { c.enqueueOwner(either(old, new)) })
+	c.services = feed.Services(logger, kube, func(old, new *corev1.Service) { c.enqueueOwner(either(old, new)) })
+	c.mountFailures = feed.MountFailures(logger, kube, func(_, new *corev1.Event) {
+		if new != nil {
+			if pod, ok := c.pods.Get(involved(new)); ok {
+				c.enqueuePodsBuild(pod)
+			}
+		}
+	})
+	c.createFailures = feed.CreateFailures(logger, kube, func(_, new *corev1.Event) {
+		if new != nil {
+			if job, ok := c.jobs.Get(involved(new)); ok {
+				c.enqueueOwner(job)
+			}
+		}
+	})
+	return c
+}
+
+// Run works until ctx ends, and returns when everything under way is done. It ends in order: no more changes
+// come in, the workers finish what they have in hand, the last Events are written.
+func (c *Controller) Run(ctx context.Context, workers int) {
+	defer utilruntime.HandleCrashWithContext(ctx)
+	logger := klog.FromContext(ctx)
+
+	var feeds, working sync.WaitGroup
+	feeds.Go(func() { c.informer.RunWithContext(ctx) })
+	feeds.Go(func() { c.jobs.Run(ctx) })
+	feeds.Go(func() { c.pods.Run(ctx) })
+	feeds.Go(func() { c.deployments.Run(ctx) })
+	feeds.Go(func() { c.services.Run(ctx) })
+	feeds.Go(func() { c.mountFailures.Run(ctx) })
+	feeds.Go(func() { c.createFailures.Run(ctx) })
+
+	logger.Info("Waiting for the caches to fill")
+	if cache.WaitForCacheSync(ctx.Done(), c.informer.HasSynced, c.jobs.HasSynced, c.pods.HasSynced,
+		c.deployments.HasSynced, c.services.HasSynced, c.mountFailures.HasSynced, c.createFailures.HasSynced) {
+		logger.Info("Working", "workers", workers)
+		for range workers {
+			working.Go(func() { c.work(ctx) })
+		}
+		<-ctx.Done()
+	}
+
+	logger.Info("Shutting down")
+	feeds.Wait()
+	c.queue.ShutDown()
+	working.Wait()
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), logTimeout)
+	defer cancel()
+	c.events.Flush(flush, &v1alpha1.Build{})
+}
+
+// work syncs one Build after the other until ctx ends.
+func (c *Controller) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		name, shutdown := c.queue.Get()
+		if shutdown {
+			return
+		}
+		c.process(ctx, name)
+	}
+}
+
+// process syncs one Build, and decides when to look at it again.
+func (c *Controller) process(ctx context.Context, name cache.ObjectName) {
+	defer c.queue.Done(name)
+	// A sync that has begun ends, although the controller is asked to stop.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), syncTimeout)
+	defer cancel()
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "build", klog.KRef(name.Namespace, name.Name))
+
+	again, err := c.sync(klog.NewContext(ctx, logger), name)
+	switch {
+	case apierrors.IsConflict(err):
+		logger.V(2).Info("The cache is behind, trying again", "reason", err)
+		c.queue.AddRateLimited(name)
+	case err != nil:
+		utilruntime.HandleErrorWithLogger(logger, err, "Sync failed, trying again")
+		c.queue.AddRateLimited(name)
+	default:
+		c.queue.Forget(name)
+		if again > 0 {
+			c.queue.AddAfter(name, again)
+		}
+	}
+}
+
+// sync brings one Build to what its spec says: gather, observe, plan, act, report. It returns when to look again
+// although nothing may have changed by then; zero means never.
+func (c *Controller) sync(ctx context.Context, name cache.ObjectName) (time.Duration, error) {
+	build, ok := c.build(name)
+	if !ok {
+		return 0, nil // what it owned goes by garbage collection
+	}
+	jobs := c.jobs.ByIndex(feed.ByOwner, string(build.UID))
+	pods := c.pods.ByIndex(feed.ByBuild, feed.BuildKey(build.Namespace, build.Name))
+	if build.DeletionTimestamp != nil {
+		return 0, c.finalize(ctx, build, jobs, pods)
+	}
+	build, err := c.ensureFinalizer(ctx, build)
+	if err != nil {
+		return 0, err
+	}
+
+	hash := plan.Hash(build)
+	runs := c.observe(ctx, build, jobs, pods)
+	step := plan.Next(build, hash, jobs, pods, runs)
+	outcome := observe.Outcome{Hold: step.Hold}
+	if err := c.stop(ctx, step.Stop); err != nil {
+		return 0, err
+	}
+	if step.Start {
+		job, obstacle, err := c.start(ctx, build, hash)
+		if err != nil {
+			return 0, err
+		}
+		outcome.Obstacle = obstacle
+		if job != nil {
+			runs = append(runs, observe.Observe(observe.Evidence{Job: job, Build: build}, c.clock.Now()))
+		}
+	}
+
+	status := observe.Runs(build, hash, runs)
+	deployment, obstacle, err := c.deploy(ctx, build, status.Image)
+	if err != nil {
+		return 0, err
+	}
+	outcome.Deployment = deployment
+	if outcome.Obstacle == nil {
+		outcome.Obstacle = obstacle
+	}
+
+	status = observe.Conclude(build, status, hash, outcome, metav1.NewTime(c.clock.Now()))
+	if err := c.report(ctx, build, status); err != nil {
+		return 0, err
+	}
+	// After the report: a run whose Job is gone must be in the history, or it would be built again.
+	return recheck(runs, outcome), c.remove(ctx, plan.Prune(status, jobs, runs))
+}
+
+// build returns the Build as it was last seen or written, whichever is newer.
+func (c *Controller) build(name cache.ObjectName) (*v1alpha1.Build, bool) {
+	obj, exists, err := c.wrote.GetByKey(name.String())
+	if err != nil || !exists {
+		return nil, false
+	}
+	return obj.(*v1alpha1.Build), true
+}
+
+// observe tells what became of the runs that the status does not remember as finished. Only for
+// one that has just failed it asks the API server: for the log that says why.
+func (c *Controller) observe(ctx context.Context, build *v1alpha1.Build, jobs []*batchv1.Job, pods []*corev1.Pod) []observe.Run {
+	var runs []observe.Run
+	for _, job := range jobs {
+		if observe.Remembers(build.Status, job) {
+			continue
+		}
+		evidence := observe.Evidence{Job: job, Build: build}
+		if before := build.Status.Run; before != nil && before.Job == job.Name && before.StartTime.Equal(&job.CreationTimestamp) {
+			evidence.Before = build.Status.Failure
+		}
+		evidence.Events = append(evidence.Events, c.createFailures.ByIndex(feed.ByInvolved, feed.InvolvedKey("Job", job.Namespace, job.Name))...)
+		for _, pod := range pods {
+			if metav1.IsControlledBy(pod, job) {
+				evidence.Pods = append(evidence.Pods, pod)
+				evidence.Events = append(evidence.Events, c.mountFailures.ByIndex(feed.ByInvolved, feed.InvolvedKey("Pod", pod.Namespace, pod.Name))...)
+			}
+		}
+		run := observe.Observe(evidence, c.clock.Now())
+		if run.Ended() && run.Failure != nil {
+			evidence.Log = c.failedLog(ctx, job.Namespace, evidence.Pods)
+			run = observe.Observe(evidence, c.clock.Now())
+		}
+		runs = append(runs, run)
+	}
+	return runs
+}
+
+// failedLog returns the end of the log of the container that failed, or nothing when it cannot be had.
+func (c *Controller) failedLog(ctx context.Context, namespace string, pods []*corev1.Pod) string {
+	pod, container, ok := observe.FailedContainer(pods)
+	if !ok {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
+	stream, err := c.kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{
+		Container: container, TailLines: ptr.To[int64](logLines), LimitBytes: ptr.To[int64](logBytes),
+	}).Stream(ctx)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Log of the failed container cannot be read", "pod", pod, "container", container, "reason", err)
+		return ""
+	}
+	defer func() { _ = stream.Close() }()
+	log, _ := io.ReadAll(io.LimitReader(stream, logBytes)) // what was read before an error still helps
+	return string(log)
+}
+
+// start makes the Job of the newest inputs. Its name is made of their hash, so it is made once, whatever crashes when.
+func (c *Controller) start(ctx context.Context, build *v1alpha1.Build, hash string) (*batchv1.Job, *v1alpha1.Failure, error) {
+	jobs := c.kube.BatchV1().Jobs(build.Namespace)
+	job, err := jobs.Create(ctx, plan.Job(build, hash, c.images), metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
+	if apierrors.IsAlreadyExists(err) {
+		// Our own earlier write that the watch has not shown yet, or an object of somebody else.
+		job, err = jobs.Get(ctx, plan.JobName(build, hash), metav1.GetOptions{})
+		if err == nil && !metav1.IsControlledBy(job, build) {
+			return nil, foreign("Job", job, v1alpha1.StepSchedule), nil
+		}
+	}
+	if rejected(err) {
+		return nil, rejection("Job", v1alpha1.StepSchedule, err), nil
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("creating Job %s: %w", plan.JobName(build, hash), err)
+	}
+	klog.FromContext(ctx).Info("Started a run", "job", klog.KObj(job), "inputs", hash)
+	c.jobs.Wrote(job)
+	return job, nil, nil
+}
+
+// stop ends Jobs that are not needed any more.
+func (c *Controller) stop(ctx context.Context, jobs []*batchv1.Job) error {
+	for _, job := range jobs {
+		if job.DeletionTimestamp == nil {
+			klog.FromContext(ctx).Info("Stopping a run", "job", klog.KObj(job))
+		}
+	}
+	return c.remove(ctx, jobs)
+}
+
+// remove deletes Jobs, and through garbage collection their pods.
+func (c *Controller) remove(ctx context.Context, jobs []*batchv1.Job) error {
+	for _, job := range jobs {
+		if job.DeletionTimestamp != nil {
+			continue
+		}
+		err := c.kube.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, onlyThis(job))
+		if err != nil && !gone(err) {
+			return fmt.Errorf("deleting Job %s: %w", job.Name, err)
+		}
+	}
+	return nil
+}
+
+// deploy brings the Deployment and the Service to the image, by digest. It returns the Deployment as it is then; nil when
+// there is none.
+func (c *Controller) deploy(ctx context.Context, build *v1alpha1.Build, image string) (*appsv1.Deployment, *v1alpha1.Failure, error) {
+	deployments, services := c.kube.AppsV1().Deployments(build.Namespace), c.kube.CoreV1().Services(build.Namespace)
+	if build.Spec.Deployment == nil || build.Spec.Deployment.Service == nil {
+		if err := removeOwned(ctx, build, c.services, services); err != nil {
+			return nil, nil, err
+		}
+	}
+	if build.Spec.Deployment == nil {
+		return nil, nil, removeOwned(ctx, build, c.deployments, deployments)
+	}
+	if image == "" {
+		return nil, nil, nil
+	}
+	deployment, obstacle, err := applyOwned(ctx, build, "Deployment", c.deployments, deployments, plan.Deployment(build, image))
+	if err == nil && obstacle == nil && build.Spec.Deployment.Service != nil {
+		_, obstacle, err = applyOwned(ctx, build, "Service", c.services, services, plan.Service(build))
+	}
+	return deployment, obstacle, err
+}
+
+// report writes the status if it is another than before, and then records what the change is worth. Never the other
+// way round: an Event whose status was not written would be recorded again.
+func (c *Controller) report(ctx context.Context, build *v1alpha1.Build, status v1alpha1.BuildStatus) error {
+	if equality.Semantic.DeepEqual(build.Status, status) {
+		return nil
+	}
+	changed := build.DeepCopy()
+	changed.Status = status
+	written, err := c.client.BuildcontrollerV1alpha1().Builds(build.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{FieldManager: v1alpha1.ManagedBy})
+	if err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	c.wrote.Mutation(written)
+	for _, event := range observe.Events(build.Status, status) {
+		c.events.Event(build, event.Type, event.Reason, event.Message)
+	}
+	return nil
+}
+
+// finalize lets a deleted Build go once nothing of it can push any more. It never makes anything.
+func (c *Controller) finalize(ctx context.Context, build *v1alpha1.Build, jobs []*batchv1.Job, pods []*corev1.Pod) error {
+	if !slices.Contains(build.Finalizers, v1alpha1.Finalizer) {
+		return nil
+	}
+	var running []*batchv1.Job
+	for _, job := range jobs {
+		if !observe.Finished(job) {
+			running = append(running, job)
+		}
+	}
+	if err := c.stop(ctx, running); err != nil {
+		return err
+	}
+	if len(running) > 0 || slices.ContainsFunc(pods, observe.Active) {
+		return nil // their end is an event that brings us back
+	}
+	without := slices.DeleteFunc(slices.Clone(build.Finalizers), func(f string) bool { return f == v1alpha1.Finalizer })
+	_, err := c.patchFinalizers(ctx, build, without)
+	if gone(err) {
+		return nil
+	}
+	return err
+}
+
+// ensureFinalizer returns the Build with our finalizer on it.
+func (c *Controller) ensureFinalizer(ctx context.Context, build *v1alpha1.Build) (*v1alpha1.Build, error) {
+	if slices.Contains(build.Finalizers, v1alpha1.Finalizer) {
+		return build, nil
+	}
+	return c.patchFinalizers(ctx, build, append(slices.Clone(build.Finalizers), v1alpha1.Finalizer))
+}
+
+func (c *Controller) patchFinalizers(ctx context.Context, build *v1alpha1.Build, finalizers []string) (*v1alpha1.Build, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"finalizers": finalizers, "resourceVersion": build.ResourceVersion, // others may change the list too
+	}})
+	if err != nil {
+		return nil, err
+	}
+	patched, err := c.client.BuildcontrollerV1alpha1().Builds(build.Namespace).
+		Patch(ctx, build.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: v1alpha1.ManagedBy})
+	if err != nil {
+		return nil, fmt.Errorf("setting the finalizers: %w", err)
+	}
+	c.wrote.Mutation(patched)
+	return patched, nil
+}
+
+// enqueue puts the Build that obj is on the queue.
+func (c *Controller) enqueue(obj any) {
+	if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+		c.queue.Add(name)
+	}
+}
+
+// enqueueOwner puts the Build that controls obj on the queue.
+func (c *Controller) enqueueOwner(obj metav1.Object) {
+	if owner := metav1.GetControllerOfNoCopy(obj); owner != nil && owner.Kind == v1alpha1.BuildKind.Kind {
+		c.queue.Add(cache.NewObjectName(obj.GetNamespace(), owner.Name))
+	}
+}
+
+// enqueuePodsBuild puts the Build that a pod works for on the queue.
+func (c *Controller) enqueuePodsBuild(pod *corev1.Pod) {
+	if name := pod.Labels[v1alpha1.BuildLabel]; name != "" {
+		c.queue.Add(cache.NewObjectName(pod.Namespace, name))
+	}
+}
+
+// onWatchError says what a user can mend, once a retry, and leaves the rest to client-go.
+func onWatchError(ctx context.Context, reflector *cache.Reflector, err error) {
+	if apierrors.IsNotFound(err) {
+		klog.FromContext(ctx).Info("The CustomResourceDefinition is not installed; apply artifacts/crd.yaml. Trying again",
+			"crd", v1alpha1.Resource("builds").String())
+		return
+	}
+	cache.DefaultWatchErrorHandler(ctx, reflector, err)
+}
+
+// mustNotExist as the resourceVersion of an apply makes it fail with a conflict when the object exists: no object
+// ever has this version, and the API server ignores the field when it creates one. So nothing of anyone else is
+// ever taken over, without asking first.
+const mustNotExist = "1"
+
+// owned is the part of a typed client that the objects of a Build are handled with.
+type owned[T any, D any] interface {
+	Apply(context.Context, D, metav1.ApplyOptions) (T, error)
+	Get(context.Context, string, metav1.GetOptions) (T, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+}
+
+// desired is an apply configuration that can carry a precondition.
+type desired[D any] interface {
+	WithUID(types.UID) D
+	WithResourceVersion(string) D
+}
+
+// applyOwned brings the object with the name of the Build to what is desired, and returns it as it is then. It writes only
+// if that makes a difference, and never to an object that does not belong to the Build.
+func applyOwned[T feed.Object, D desired[D]](ctx context.Context, build *v1alpha1.Build, kind string, known *feed.Feed[T], client owned[T, D], want D) (live T, obstacle *v1alpha1.Failure, err error) {
+	live, exists := known.Get(nameOf(build))
+	switch {
+	case exists && !metav1.IsControlledBy(live, build):
+		return live, foreign(kind, live, v1alpha1.StepDeploy), nil
+	case exists && live.GetDeletionTimestamp() != nil:
+		return live, nil, nil // its end is an event that brings us back
+	case exists && !plan.Differs(want, live):
+		return live, nil, nil
+	case exists:
+		want.WithUID(live.GetUID())
+	default:
+		want.WithResourceVersion(mustNotExist)
+	}
+	applied, err := client.Apply(ctx, want, metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy, Force: true})
+	if !exists && apierrors.IsConflict(err) {
+		applied, err = client.Get(ctx, build.Name, metav1.GetOptions{})
+		if err == nil && !metav1.IsControlledBy(applied, build) {
+			return live, foreign(kind, applied, v1alpha1.StepDeploy), nil
+		}
+	}
+	if rejected(err) {
+		return live, rejection(kind, v1alpha1.StepDeploy, err), nil
+	}
+	if err != nil {
+		return live, nil, fmt.Errorf("applying the %s: %w", kind, err)
+	}
+	klog.FromContext(ctx).Info("Applied", "kind", kind)
+	known.Wrote(applied)
+	return applied, nil, nil
+}
+
+// removeOwned deletes the object with the name of the Build if it belongs to it.
+func removeOwned[T feed.Object, D any](ctx context.Context, build *v1alpha1.Build, known *feed.Feed[T], client owned[T, D]) error {
+	live, exists := known.Get(nameOf(build))
+	if !exists || live.GetDeletionTimestamp() != nil || !metav1.IsControlledBy(live, build) {
+		return nil
+	}
+	if err := client.Delete(ctx, build.Name, onlyThis(live)); err != nil && !gone(err) {
+		return fmt.Errorf("deleting %T: %w", live, err)
+	}
+	return nil
+}
+
+// onlyThis deletes obj and no namesake that came after it, and what it owns in the background.
+func onlyThis(obj metav1.Object) metav1.DeleteOptions {
+	return metav1.DeleteOptions{
+		Preconditions:     metav1.NewUIDPreconditions(string(obj.GetUID())),
+		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+	}
+}
+
+// gone says whether a delete failed because the object is not there any more: none, or another of its name.
+func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
+
+// rejected says whether the API server refuses what the Build asks for, so that trying again at once is no use.
+func rejected(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
+}
+
+func rejection(kind string, step v1alpha1.Step, err error) *v1alpha1.Failure {
+	return &v1alpha1.Failure{
+		Step: step, Reason: v1alpha1.FailureRejected,
+		Message: fmt.Sprintf("The API server refuses the %s: %v. It is tried again every %s.", kind, err, retryObstacle),
+	}
+}
+
+func foreign(kind string, obj metav1.Object, step v1alpha1.Step) *v1alpha1.Failure {
+	owner := "nobody"
+	if controller := metav1.GetControllerOfNoCopy(obj); controller != nil {
+		owner = controller.Kind + " " + controller.Name
+	}
+	return &v1alpha1.Failure{
+		Step: step, Reason: v1alpha1.FailureResourceExists,
+		Message: fmt.Sprintf("%s %q exists and does not belong to this Build (its controller is %s), so it is left alone. Delete it, or give the Build another name.", kind, obj.GetName(), owner),
+	}
+}
+
+// recheck is the soonest time at which something is worth another look.
+func recheck(runs []observe.Run, outcome observe.Outcome) time.Duration {
+	var soonest time.Duration
+	if outcome.Obstacle != nil {
+		soonest = retryObstacle
+	}
+	for _, run := range runs {
+		if run.Recheck > 0 && (soonest == 0 || run.Recheck < soonest) {
+			soonest = run.Recheck
+		}
+	}
+	return soonest
+}
+
+func nameOf(build *v1alpha1.Build) cache.ObjectName {
+	return cache.NewObjectName(build.Namespace, build.Name)
+}
+
+func involved(event *corev1.Event) cache.ObjectName {
+	return cache.NewObjectName(event.InvolvedObject.Namespace, event.InvolvedObject.Name)
+}
+
+// either is the newer of the two that is there.
+func either[T any](old, new *T) *T {
+	if new != nil {
+		return new
+	}
+	return old
+}

@@ -1,0 +1,160 @@
+package feed
+
+import (
+	"context"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+)
+
+// The indexes of the feeds below.
+const (
+	// ByOwner files Jobs under the UID of their controller.
+	ByOwner = "owner"
+	// ByBuild files pods under BuildKey of the Build that their label names.
+	ByBuild = "build"
+	// ByInvolved files Events under InvolvedKey of the object they speak of.
+	ByInvolved = "involved"
+)
+
+// BuildKey returns the value under which ByBuild files the pods of a Build.
+func BuildKey(namespace, build string) string { return namespace + "/" + build }
+
+// InvolvedKey returns the value under which ByInvolved files the Events about an object.
+func InvolvedKey(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
+
+// Jobs feeds the Jobs that the controller made, without their specs.
+func Jobs(logger klog.Logger, client kubernetes.Interface, changed func(old, new *batchv1.Job)) *Feed[*batchv1.Job] {
+	return New(logger, Options[*batchv1.Job]{
+		Name:      "jobs",
+		ListWatch: listWatch(client, client.BatchV1().Jobs(metav1.NamespaceAll), managed),
+		Example:   &batchv1.Job{},
+		Changed:   changed,
+		Strip: func(job *batchv1.Job) {
+			job.ManagedFields = nil
+			job.Spec = batchv1.JobSpec{}
+		},
+		Indexers: cache.Indexers{ByOwner: func(obj any) ([]string, error) {
+			if owner := metav1.GetControllerOfNoCopy(obj.(*batchv1.Job)); owner != nil {
+				return []string{string(owner.UID)}, nil
+			}
+			return nil, nil
+		}},
+	})
+}
+
+// Pods feeds the pods of the controller's Jobs, not those of its Deployments. Of their specs only
+// the containers' names and resources are kept, which failures are explained with.
+func Pods(logger klog.Logger, client kubernetes.Interface, changed func(old, new *corev1.Pod)) *Feed[*corev1.Pod] {
+	return New(logger, Options[*corev1.Pod]{
+		Name:      "pods",
+		ListWatch: listWatch(client, client.CoreV1().Pods(metav1.NamespaceAll), managed),
+		Example:   &corev1.Pod{},
+		Changed:   changed,
+		Strip: func(pod *corev1.Pod) {
+			pod.ManagedFields = nil
+			pod.Spec = corev1.PodSpec{
+				InitContainers: namesAndResources(pod.Spec.InitContainers),
+				Containers:     namesAndResources(pod.Spec.Containers),
+			}
+		},
+		Indexers: cache.Indexers{ByBuild: func(obj any) ([]string, error) {
+			pod := obj.(*corev1.Pod)
+			return []string{BuildKey(pod.Namespace, pod.Labels[v1alpha1.BuildLabel])}, nil
+		}},
+	})
+}
+
+// Deployments feeds the Deployments that the controller made. They are kept whole: drift of any owned field is noticed.
+func Deployments(logger klog.Logger, client kubernetes.Interface, changed func(old, new *appsv1.Deployment)) *Feed[*appsv1.Deployment] {
+	return New(logger, Options[*appsv1.Deployment]{
+		Name:      "deployments",
+		ListWatch: listWatch(client, client.AppsV1().Deployments(metav1.NamespaceAll), managed),
+		Example:   &appsv1.Deployment{},
+		Changed:   changed,
+		Strip:     func(deployment *appsv1.Deployment) { deployment.ManagedFields = nil },
+	})
+}
+
+// Services feeds the Services that the controller made.
+func Services(logger klog.Logger, client kubernetes.Interface, changed func(old, new *corev1.Service)) *Feed[*corev1.Service] {
+	return New(logger, Options[*corev1.Service]{
+		Name:      "services",
+		ListWatch: listWatch(client, client.CoreV1().Services(metav1.NamespaceAll), managed),
+		Example:   &corev1.Service{},
+		Changed:   changed,
+		Strip:     func(service *corev1.Service) { service.ManagedFields = nil },
+	})
+}
+
+// MountFailures feeds the Events of all pods with the reason FailedMount: a Secret that does not exist
+// shows up nowhere else, and the controller may not read Secrets.
+func MountFailures(logger klog.Logger, client kubernetes.Interface, changed func(old, new *corev1.Event)) *Feed[*corev1.Event] {
+	return events(logger, client, "mountfailures", "Pod", "FailedMount", changed)
+}
+
+// CreateFailures feeds the Events of all Jobs with the reason FailedCreate: a quota or a pod security
+// level that keeps a Job from making its pod shows up nowhere else.
+func CreateFailures(logger klog.Logger, client kubernetes.Interface, changed func(old, new *corev1.Event)) *Feed[*corev1.Event] {
+	return events(logger, client, "createfailures", "Job", "FailedCreate", changed)
+}
+
+func events(logger klog.Logger, client kubernetes.Interface, name, kind, reason string, changed func(old, new *corev1.Event)) *Feed[*corev1.Event] {
+	selector := fields.Set{"involvedObject.kind": kind, "reason": reason}.String()
+	return New(logger, Options[*corev1.Event]{
+		Name: name,
+		ListWatch: listWatch(client, client.CoreV1().Events(metav1.NamespaceAll), func(options *metav1.ListOptions) {
+			options.FieldSelector = selector
+		}),
+		Example: &corev1.Event{},
+		Changed: changed,
+		Strip:   func(event *corev1.Event) { event.ManagedFields = nil },
+		Indexers: cache.Indexers{ByInvolved: func(obj any) ([]string, error) {
+			involved := obj.(*corev1.Event).InvolvedObject
+			return []string{InvolvedKey(involved.Kind, involved.Namespace, involved.Name)}, nil
+		}},
+	})
+}
+
+// listsAndWatches is the part of a typed client that a Reflector needs.
+type listsAndWatches[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+func listWatch[L runtime.Object](client kubernetes.Interface, kind listsAndWatches[L], selected func(*metav1.ListOptions)) cache.ListerWatcher {
+	// The wrapper lets a fake client say that it cannot stream its lists; without it the Reflector would wait for ever.
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			selected(&options)
+			return kind.List(ctx, options)
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			selected(&options)
+			return kind.Watch(ctx, options)
+		},
+	}, client)
+}
+
+func managed(options *metav1.ListOptions) {
+	options.LabelSelector = labels.Set{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}.String()
+}
+
+func namesAndResources(containers []corev1.Container) []corev1.Container {
+	kept := make([]corev1.Container, 0, len(containers))
+	for _, container := range containers {
+		kept = append(kept, corev1.Container{Name: container.Name, Resources: container.Resources})
+	}
+	return kept
+}

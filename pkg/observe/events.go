@@ -1,0 +1,99 @@
+package observe
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+)
+
+// Event is one to record on a Build.
+type Event struct {
+	Type, Reason, Message string
+}
+
+// The reasons of Events that name no failure. Beside them stand the FailureReasons
+// ErrResourceExists, Rejected, RolloutFailed and Unavailable.
+const (
+	EventBuildStarted   = "BuildStarted"
+	EventBuildSucceeded = "BuildSucceeded"
+	EventBuildFailed    = "BuildFailed"
+	EventBuildWaiting   = "BuildWaiting"
+	EventBuildCanceled  = "BuildCanceled"
+	EventBuildReused    = "BuildReused"
+	EventDeployed       = "Deployed"
+)
+
+// Events returns the Events that the way from one status to the next is worth. The same status twice is worth none.
+func Events(before, after v1alpha1.BuildStatus) []Event {
+	var events []Event
+	normal := func(reason, format string, args ...any) {
+		events = append(events, Event{corev1.EventTypeNormal, reason, fmt.Sprintf(format, args...)})
+	}
+	warning := func(reason, message string) {
+		events = append(events, Event{corev1.EventTypeWarning, reason, message})
+	}
+
+	if run := after.Run; run != nil && !sameRun(before.Run, run) {
+		switch {
+		case run.CompletionTime == nil:
+			normal(EventBuildStarted, "Job %s builds %s", run.Job, orDefault(run.Revision, "the default branch"))
+		case slices.ContainsFunc(before.History, func(old v1alpha1.Run) bool { return sameRun(&old, run) }):
+			normal(EventBuildReused, "The same inputs were built before by Job %s: %s", run.Job, run.Image)
+		}
+	}
+	for _, run := range slices.Backward(after.History) {
+		if slices.ContainsFunc(before.History, func(old v1alpha1.Run) bool { return sameRun(&old, &run) }) {
+			continue
+		}
+		if run.Result == v1alpha1.ResultSucceeded {
+			normal(EventBuildSucceeded, "Job %s built %s from commit %s in %s", run.Job, run.Image, run.ShortCommit, run.Duration)
+		} else {
+			warning(EventBuildFailed, fmt.Sprintf("Job %s: %s%s", run.Job, run.Result, explanation(after, run)))
+		}
+	}
+	if failure := after.Failure; failure != nil && !sameFailure(before.Failure, failure) {
+		switch failure.Reason {
+		case v1alpha1.FailureResourceExists, v1alpha1.FailureRejected, v1alpha1.FailureRolloutFailed, v1alpha1.FailureUnavailable:
+			warning(string(failure.Reason), failure.Message)
+		default:
+			if run := after.Run; run != nil && run.CompletionTime == nil {
+				warning(EventBuildWaiting, string(failure.Reason)+": "+failure.Message)
+			}
+		}
+	}
+	is := func(status v1alpha1.BuildStatus) bool {
+		return meta.IsStatusConditionPresentAndEqual(status.Conditions, v1alpha1.ConditionDeployed, metav1.ConditionTrue)
+	}
+	if is(after) && (!is(before) || before.Image != after.Image) {
+		normal(EventDeployed, "The Deployment runs %s", after.Image)
+	}
+	return events
+}
+
+func explanation(status v1alpha1.BuildStatus, run v1alpha1.Run) string {
+	if status.Failure != nil && sameRun(status.Run, &run) {
+		return ": " + status.Failure.Message
+	}
+	return ""
+}
+
+// sameRun tells runs apart by their start too: the Job of a run that was deleted while it ran is made again under its name.
+func sameRun(a, b *v1alpha1.Run) bool {
+	return a != nil && b != nil && a.Job == b.Job && a.StartTime.Equal(b.StartTime)
+}
+
+func sameFailure(a, b *v1alpha1.Failure) bool {
+	return a != nil && a.Reason == b.Reason && a.Step == b.Step
+}
+
+func orDefault(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

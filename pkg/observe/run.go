@@ -1,0 +1,227 @@
+// Package observe reads the cluster, and decides nothing: from a Job, its pods
+// and Events it tells what became of a run and why it failed, from a Deployment
+// how far the rollout is, and from both the status of a Build and the Events
+// worth recording. Every function is pure.
+package observe
+
+import (
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/distribution/reference"
+	"github.com/opencontainers/go-digest"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+)
+
+// Run is what became of one run.
+type Run struct {
+	v1alpha1.Run
+	// Failure of a run that has ended, or what a run that is under way waits for.
+	Failure *v1alpha1.Failure
+	// Expired: the Job reached its deadline while it still waited. Nothing was tried, so the run is not
+	// over: once its Job is deleted it starts anew.
+	Expired bool
+	// Recheck is when to look again although nothing may have changed by then; zero means never.
+	Recheck time.Duration
+}
+
+// Ended says whether the run has ended.
+func (r Run) Ended() bool { return r.CompletionTime != nil }
+
+// lateness is how long the pods of a Job that has ended may be missing before they count as gone.
+// Jobs and Pods are watched separately, and one watch can be behind the other.
+const lateness = 30 * time.Second
+
+// Observe tells what became of the run whose Job is in the evidence.
+func Observe(e Evidence, now time.Time) Run {
+	job := e.Job
+	run := Run{Run: v1alpha1.Run{
+		Job:       job.Name,
+		Hash:      job.Annotations[v1alpha1.InputsAnnotation],
+		Revision:  job.Annotations[v1alpha1.RevisionAnnotation],
+		Rebuild:   job.Annotations[v1alpha1.RebuildAnnotation],
+		StartTime: &job.CreationTimestamp,
+	}}
+	pod := decisive(e.Pods)
+	readCommit(&run.Run, pod)
+
+	complete, failed := finished(job, batchv1.JobComplete), finished(job, batchv1.JobFailed)
+	switch {
+	case pod != nil && pod.Status.Phase == corev1.PodSucceeded:
+		// The pod is the authority; its Job follows a second or two later.
+		image, ok := pushedImage(job, pod)
+		if !ok {
+			return run.fail(digestMissing(), podEnd(pod, now))
+		}
+		run.Image = image
+		return run.end(v1alpha1.ResultSucceeded, podEnd(pod, now))
+	case complete == nil && failed == nil:
+		run.Failure = Failure(e)
+		return run
+	case unfinished(e.Pods) && now.Before(ended(complete, failed).Add(lateness)),
+		len(e.Pods) == 0 && !deadlineExceeded(failed) && now.Before(ended(complete, failed).Add(lateness)):
+		run.Recheck = lateness
+		return run
+	case complete != nil:
+		return run.fail(digestMissing(), complete.LastTransitionTime)
+	}
+	failure := Failure(e)
+	if deadlineExceeded(failed) && e.Before != nil && waitingReasons[e.Before.Reason] {
+		run.Failure, run.Expired = failure, true
+		return run
+	}
+	return run.fail(failure, failed.LastTransitionTime)
+}
+
+func (r Run) fail(failure *v1alpha1.Failure, at metav1.Time) Run {
+	r.Failure = failure
+	return r.end(string(failure.Reason), at)
+}
+
+func (r Run) end(result string, at metav1.Time) Run {
+	r.Result = result
+	r.CompletionTime = &at
+	r.Duration = duration.HumanDuration(at.Sub(r.StartTime.Time))
+	return r
+}
+
+func digestMissing() *v1alpha1.Failure {
+	return &v1alpha1.Failure{
+		Step:    v1alpha1.StepPush,
+		Reason:  v1alpha1.FailureDigestMissing,
+		Message: "The builder ended well but its pod was gone before the image's digest could be read. Set the annotation " + v1alpha1.RebuildAnnotation + " to a new value to build again.",
+	}
+}
+
+// finished returns the condition of that type when it is true.
+func finished(job *batchv1.Job, conditionType batchv1.JobConditionType) *batchv1.JobCondition {
+	for i := range job.Status.Conditions {
+		if c := &job.Status.Conditions[i]; c.Type == conditionType && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}
+
+// Finished says whether the Job has ended, well or badly.
+func Finished(job *batchv1.Job) bool {
+	return finished(job, batchv1.JobComplete) != nil || finished(job, batchv1.JobFailed) != nil
+}
+
+func ended(complete, failed *batchv1.JobCondition) time.Time {
+	if complete != nil {
+		return complete.LastTransitionTime.Time
+	}
+	return failed.LastTransitionTime.Time
+}
+
+func deadlineExceeded(failed *batchv1.JobCondition) bool {
+	return failed != nil && failed.Reason == batchv1.JobReasonDeadlineExceeded
+}
+
+// decisive is the pod that tells how the run went: the one that succeeded, else the newest.
+func decisive(pods []*corev1.Pod) *corev1.Pod {
+	for _, pod := range pods {
+		if pod.Status.Phase == corev1.PodSucceeded {
+			return pod
+		}
+	}
+	return newest(pods)
+}
+
+// Active says whether the pod may still do something.
+func Active(pod *corev1.Pod) bool {
+	return pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+}
+
+func unfinished(pods []*corev1.Pod) bool {
+	for _, pod := range pods {
+		if Active(pod) {
+			return true
+		}
+	}
+	return false
+}
+
+// podEnd is when the last container of the pod ended.
+func podEnd(pod *corev1.Pod, now time.Time) metav1.Time {
+	end := metav1.Time{}
+	for _, status := range pod.Status.ContainerStatuses {
+		if t := status.State.Terminated; t != nil && end.Before(&t.FinishedAt) {
+			end = t.FinishedAt
+		}
+	}
+	if end.IsZero() {
+		return metav1.NewTime(now)
+	}
+	return end
+}
+
+// pushedImage is the image by digest. kaniko writes the digest before it pushes, so it counts only in a
+// pod that succeeded; and since a build can write what it likes there, only in the form of a digest.
+func pushedImage(job *batchv1.Job, pod *corev1.Pod) (string, bool) {
+	if len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Terminated == nil {
+		return "", false
+	}
+	sum := digest.Digest(strings.TrimSpace(pod.Status.ContainerStatuses[0].State.Terminated.Message))
+	if sum.Validate() != nil || sum.Algorithm() != digest.SHA256 {
+		return "", false
+	}
+	name, err := reference.ParseNormalizedNamed(job.Annotations[v1alpha1.ImageAnnotation])
+	if err != nil {
+		return "", false
+	}
+	image, err := reference.WithDigest(reference.TrimNamed(name), sum)
+	if err != nil {
+		return "", false
+	}
+	return image.String(), true
+}
+
+const (
+	shortLength = 7   // of a commit, for the eyes
+	textLength  = 200 // of an author or subject, which are whatever the commit says
+)
+
+var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
+// readCommit takes commit, date, author and subject, a line each, from the termination message of the source step.
+func readCommit(run *v1alpha1.Run, pod *corev1.Pod) {
+	if pod == nil || len(pod.Status.InitContainerStatuses) == 0 {
+		return
+	}
+	terminated := pod.Status.InitContainerStatuses[0].State.Terminated
+	if terminated == nil || terminated.ExitCode != 0 {
+		return
+	}
+	lines := strings.SplitN(strings.TrimRight(terminated.Message, "\n"), "\n", 4)
+	if len(lines) < 4 || !commitID.MatchString(lines[0]) {
+		return
+	}
+	run.Commit, run.ShortCommit = lines[0], lines[0][:shortLength]
+	if at, err := time.Parse(time.RFC3339, lines[1]); err == nil {
+		run.Committed = &metav1.Time{Time: at}
+	}
+	run.Author, run.Subject = oneLine(lines[2]), oneLine(lines[3])
+}
+
+// oneLine makes text of a commit safe to show.
+func oneLine(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return -1
+	}, strings.ToValidUTF8(text, ""))
+	if runes := []rune(text); len(runes) > textLength {
+		return string(runes[:textLength-1]) + "…"
+	}
+	return text
+}

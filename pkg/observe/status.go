@@ -1,0 +1,224 @@
+package observe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+)
+
+// How many finished runs are kept when the Build does not say.
+const (
+	defaultSuccessful = 3
+	defaultFailed     = 3
+)
+
+// shortDigestLength is how much of a digest is shown to the eyes.
+const shortDigestLength = len("sha256:") + 12
+
+// Remembers says whether the history has the end of the run of that Job. Such a Job is not observed
+// again: its pods may be gone by now, and what was seen of them is in the status.
+func Remembers(status v1alpha1.BuildStatus, job *batchv1.Job) bool {
+	return slices.ContainsFunc(status.History, func(run v1alpha1.Run) bool {
+		return run.Job == job.Name && run.StartTime.Equal(&job.CreationTimestamp)
+	})
+}
+
+// Settled returns the finished run that stands for the inputs with that hash, even if its Job is
+// gone. A good run stands for them for as long as it is remembered, so that going back to
+// inputs of before takes no build. A failed one only until other inputs were tried.
+func Settled(status v1alpha1.BuildStatus, hash string) (run v1alpha1.Run, ok bool) {
+	newest := ptr.Deref(status.Run, v1alpha1.Run{})
+	for _, run := range status.History {
+		if run.Hash == hash && (run.Result == v1alpha1.ResultSucceeded || newest.Hash == hash && newest.CompletionTime != nil) {
+			return run, true
+		}
+	}
+	return v1alpha1.Run{}, false
+}
+
+// Runs returns the status of the Build with run, history, image and the failure of the run brought
+// up to date. hash is that of the newest inputs, runs are those that the status does not remember.
+// Conclude does the rest of the status.
+func Runs(build *v1alpha1.Build, hash string, runs []Run) v1alpha1.BuildStatus {
+	status := *build.Status.DeepCopy()
+	runFailure := status.Failure
+	if runFailure != nil && runFailure.Step == v1alpha1.StepDeploy {
+		runFailure = nil
+	}
+	status.Failure = nil
+
+	settled, isSettled := Settled(status, hash)
+	runs = slices.Clone(runs)
+	slices.SortStableFunc(runs, func(a, b Run) int { return a.StartTime.Compare(b.StartTime.Time) })
+	for _, run := range runs {
+		if run.Ended() {
+			status.History = slices.DeleteFunc(status.History, func(old v1alpha1.Run) bool { return old.Hash == run.Hash })
+			status.History = slices.Insert(status.History, 0, run.Run)
+		}
+		if run.Image != "" {
+			status.Image = run.Image
+		}
+		if run.Hash == hash || status.Run != nil && status.Run.Job == run.Job {
+			status.Run = run.Run.DeepCopy()
+		}
+		if run.Hash == hash {
+			status.Failure = run.Failure
+		}
+	}
+	if isSettled {
+		if status.Run.Hash == hash && settled.Result != v1alpha1.ResultSucceeded {
+			status.Failure = runFailure
+		}
+		status.Run = &settled
+		if settled.Image != "" { // the inputs of before again: what they gave is what shall run
+			status.Image = settled.Image
+		}
+	}
+	status.History = trimmed(status.History, build.Spec.History, status.Run)
+	return status
+}
+
+// trimmed keeps the newest runs that the limits allow, and always the one that is shown.
+func trimmed(history []v1alpha1.Run, limits *v1alpha1.History, shown *v1alpha1.Run) []v1alpha1.Run {
+	limit := ptr.Deref(limits, v1alpha1.History{})
+	successful, failed := ptr.Deref(limit.Successful, defaultSuccessful), ptr.Deref(limit.Failed, defaultFailed)
+	return slices.DeleteFunc(history, func(run v1alpha1.Run) bool {
+		left := &failed
+		if run.Result == v1alpha1.ResultSucceeded {
+			left = &successful
+		}
+		*left--
+		return *left < 0 && (shown == nil || run.Job != shown.Job)
+	})
+}
+
+// Outcome is what a sync did and found beside the runs.
+type Outcome struct {
+	// Hold says why the newest inputs have no run.
+	Hold Hold
+	// Obstacle is what kept an object from being made.
+	Obstacle *v1alpha1.Failure
+	// Deployment as it is now; nil when there is none.
+	Deployment *appsv1.Deployment
+}
+
+// Hold is a reason for which a run is held back.
+type Hold string
+
+// The reasons for which a run is held back.
+const (
+	NotHeld   Hold = ""
+	Queued    Hold = v1alpha1.ReasonQueued
+	Suspended Hold = v1alpha1.ReasonSuspended
+)
+
+// Conclude returns the whole status: the conditions, the phase and the failure that matters most, added to what Runs returned.
+func Conclude(build *v1alpha1.Build, status v1alpha1.BuildStatus, hash string, outcome Outcome, now metav1.Time) v1alpha1.BuildStatus {
+	status.Conditions = slices.Clone(status.Conditions)
+	status.ObservedGeneration = build.Generation
+	if _, digest, ok := strings.Cut(status.Image, "@"); ok && len(digest) > shortDigestLength {
+		status.ShortDigest = digest[:shortDigestLength]
+	}
+
+	conditions := []metav1.Condition{built(&status, hash, outcome)}
+	if build.Spec.Deployment == nil {
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionDeployed)
+	} else {
+		conditions = append(conditions, deployed(&status, outcome))
+	}
+	conditions = append(conditions, ready(conditions))
+	for _, condition := range conditions {
+		condition.ObservedGeneration = build.Generation
+		condition.LastTransitionTime = now
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	status.Phase = phase(status, outcome.Hold)
+	return status
+}
+
+func built(status *v1alpha1.BuildStatus, hash string, outcome Outcome) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionBuilt, Status: metav1.ConditionUnknown}
+	run := ptr.Deref(status.Run, v1alpha1.Run{})
+	if outcome.Obstacle != nil && outcome.Obstacle.Step != v1alpha1.StepDeploy {
+		status.Failure = outcome.Obstacle
+	}
+	switch {
+	case status.Failure != nil:
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = string(status.Failure.Reason), status.Failure.Message
+	case outcome.Hold == Suspended:
+		condition.Reason, condition.Message = v1alpha1.ReasonSuspended, "The newest inputs are built when spec.suspend is taken away."
+	case outcome.Hold == Queued:
+		condition.Reason, condition.Message = v1alpha1.ReasonQueued, "The newest inputs are built when the run of older ones has ended."
+	case run.Hash == hash && run.Result == v1alpha1.ResultSucceeded:
+		condition.Status = metav1.ConditionTrue
+		condition.Reason, condition.Message = v1alpha1.ReasonSucceeded, fmt.Sprintf("Built %s from commit %s.", run.Image, run.ShortCommit)
+	case run.Hash == hash && run.Result != "":
+		condition.Status = metav1.ConditionFalse
+		condition.Reason, condition.Message = run.Result, "The run failed; its Job "+run.Job+" may have more."
+	default:
+		condition.Reason, condition.Message = v1alpha1.ReasonBuilding, "Job "+run.Job+" builds the newest inputs."
+	}
+	return condition
+}
+
+func deployed(status *v1alpha1.BuildStatus, outcome Outcome) metav1.Condition {
+	condition, failure := metav1.Condition{Type: v1alpha1.ConditionDeployed, Status: metav1.ConditionUnknown}, (*v1alpha1.Failure)(nil)
+	switch {
+	case outcome.Obstacle != nil && outcome.Obstacle.Step == v1alpha1.StepDeploy:
+		condition, failure = notDeployed(outcome.Obstacle)
+	case status.Image == "":
+		condition.Reason, condition.Message = v1alpha1.ReasonWaiting, "Nothing is deployed before the first good image."
+	case outcome.Deployment == nil:
+		condition = deploying(status.Image)
+	default:
+		condition, failure = rollout(outcome.Deployment, status.Image)
+	}
+	if status.Failure == nil {
+		status.Failure = failure
+	}
+	return condition
+}
+
+// ready is True when all the others are; otherwise it speaks of the first that is False, else of the first that is Unknown.
+func ready(others []metav1.Condition) metav1.Condition {
+	worst := metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonReady, Message: "All that the spec asks for is done."}
+	for _, condition := range others {
+		if condition.Status == metav1.ConditionFalse && worst.Status != metav1.ConditionFalse ||
+			condition.Status == metav1.ConditionUnknown && worst.Status == metav1.ConditionTrue {
+			worst = condition
+		}
+	}
+	worst.Type = v1alpha1.ConditionReady
+	return worst
+}
+
+func phase(status v1alpha1.BuildStatus, hold Hold) v1alpha1.Phase {
+	is := func(conditionType string, value metav1.ConditionStatus) bool {
+		return meta.IsStatusConditionPresentAndEqual(status.Conditions, conditionType, value)
+	}
+	underWay := status.Run != nil && status.Run.CompletionTime == nil
+	switch {
+	case is(v1alpha1.ConditionReady, metav1.ConditionTrue):
+		return v1alpha1.PhaseReady
+	case is(v1alpha1.ConditionBuilt, metav1.ConditionFalse) && underWay:
+		return v1alpha1.PhasePending
+	case is(v1alpha1.ConditionReady, metav1.ConditionFalse):
+		return v1alpha1.PhaseFailed
+	case hold == Suspended:
+		return v1alpha1.PhaseSuspended
+	case hold == Queued:
+		return v1alpha1.PhaseQueued
+	case is(v1alpha1.ConditionBuilt, metav1.ConditionUnknown):
+		return v1alpha1.PhaseBuilding
+	}
+	return v1alpha1.PhaseDeploying
+}

@@ -1,0 +1,97 @@
+// Package plan decides, and does nothing: from a Build and what was observed of
+// it, it computes the hash of the inputs, what to do next about the runs, and
+// the Job, Deployment and Service as they should be. Every function is pure.
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+)
+
+// hashLength is how many hex digits of the inputs' hash stand in the name of a Job.
+const hashLength = 10
+
+// inputs are what decides which image comes out. The hash is taken of their JSON
+// with everything empty left out, so that a field added to the API later leaves the
+// hash of every Build that does not use it as it is. Removing or renaming one would rebuild the world.
+type inputs struct {
+	Source     v1alpha1.Source      `json:"source"`
+	Dockerfile *v1alpha1.Dockerfile `json:"dockerfile"`
+	Builder    *v1alpha1.Builder    `json:"builder"`
+	Image      v1alpha1.Image       `json:"image"`
+	Rebuild    string               `json:"rebuild"`
+}
+
+// Hash returns the hash of the inputs of a build, in hex.
+func Hash(build *v1alpha1.Build) string {
+	spec := build.Spec
+	encoded, err := json.Marshal(inputs{spec.Source, spec.Dockerfile, spec.Builder, spec.Image, Rebuild(build)})
+	if err != nil {
+		panic(fmt.Sprintf("inputs of a Build are always JSON: %v", err))
+	}
+	var tree any
+	if err := json.Unmarshal(encoded, &tree); err != nil {
+		panic(fmt.Sprintf("JSON that was just written is always read: %v", err))
+	}
+	canonical, _ := json.Marshal(withoutEmpty(tree)) // maps are written with sorted keys
+	sum := sha256.Sum256(canonical)
+	return hex.EncodeToString(sum[:])
+}
+
+// Rebuild returns the value that asks for a new run of the same inputs: the annotation, or
+// when that was taken away the one the newest run was made for, since taking it away asks for nothing.
+func Rebuild(build *v1alpha1.Build) string {
+	if token, ok := build.Annotations[v1alpha1.RebuildAnnotation]; ok {
+		return token
+	}
+	if build.Status.Run != nil {
+		return build.Status.Run.Rebuild
+	}
+	return ""
+}
+
+// JobName returns the name of the Job that builds the inputs with that hash.
+func JobName(build *v1alpha1.Build, hash string) string {
+	return build.Name + "-" + hash[:hashLength]
+}
+
+// withoutEmpty takes null, false, 0, "", {} and [] out of decoded JSON, at every depth.
+func withoutEmpty(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, child := range value {
+			if child = withoutEmpty(child); child == nil {
+				delete(value, key)
+			} else {
+				value[key] = child
+			}
+		}
+		if len(value) == 0 {
+			return nil
+		}
+	case []any:
+		for i, child := range value {
+			value[i] = withoutEmpty(child)
+		}
+		if len(value) == 0 {
+			return nil
+		}
+	case string:
+		if value == "" {
+			return nil
+		}
+	case bool:
+		if !value {
+			return nil
+		}
+	case float64:
+		if value == 0 {
+			return nil
+		}
+	}
+	return value
+}

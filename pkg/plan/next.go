@@ -1,0 +1,83 @@
+package plan
+
+import (
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+	"github.com/buildcontroller/build-controller/pkg/observe"
+)
+
+// Step is what is to be done next about the runs of a Build. At most one of its fields is set; none
+// means that nothing is to be done.
+type Step struct {
+	// Start the run of the newest inputs.
+	Start bool
+	// Stop these Jobs first: a sync that sees them gone goes on.
+	Stop []*batchv1.Job
+	// Hold the newest inputs back.
+	Hold observe.Hold
+}
+
+// Next decides about the runs of a Build. hash is that of the newest inputs; jobs and pods are all that belong to
+// the Build; runs are the Jobs that its status does not remember as finished.
+func Next(build *v1alpha1.Build, hash string, jobs []*batchv1.Job, pods []*corev1.Pod, runs []observe.Run) Step {
+	var others []*batchv1.Job // of older inputs, under way
+	replaceable := build.Spec.RunPolicy == v1alpha1.RunPolicyReplace
+	for _, run := range runs {
+		switch job := jobNamed(jobs, run.Job); {
+		case run.Hash == hash && run.Expired:
+			return Step{Stop: []*batchv1.Job{job}, Hold: observe.Queued}
+		case run.Hash == hash:
+			return Step{}
+		case !run.Ended():
+			others = append(others, job)
+			// Under Latest a run may end, but one that waits for what may never come only stands in the way.
+			replaceable = replaceable || run.Failure != nil
+		}
+	}
+	if _, ok := observe.Settled(build.Status, hash); ok {
+		return Step{}
+	}
+	if old := jobNamed(jobs, JobName(build, hash)); old != nil {
+		return Step{Stop: []*batchv1.Job{old}, Hold: observe.Queued} // failed before other inputs were tried: once more
+	}
+	switch {
+	case build.Spec.Suspend:
+		return Step{Hold: observe.Suspended}
+	case len(others) > 0 && replaceable:
+		return Step{Stop: others, Hold: observe.Queued}
+	case len(others) > 0:
+		return Step{Hold: observe.Queued}
+	}
+	for _, pod := range pods {
+		// Its Job is gone but it still pushes: two runs at once would race for the tag.
+		if observe.Active(pod) {
+			return Step{Hold: observe.Queued}
+		}
+	}
+	return Step{Start: true}
+}
+
+// Prune returns the Jobs of ended runs that the history, already trimmed, does not keep.
+func Prune(status v1alpha1.BuildStatus, jobs []*batchv1.Job, runs []observe.Run) []*batchv1.Job {
+	var surplus []*batchv1.Job
+	for _, job := range jobs {
+		underWay := slices.ContainsFunc(runs, func(run observe.Run) bool { return run.Job == job.Name && !run.Ended() })
+		if !underWay && !observe.Remembers(status, job) {
+			surplus = append(surplus, job)
+		}
+	}
+	return surplus
+}
+
+func jobNamed(jobs []*batchv1.Job, name string) *batchv1.Job {
+	for _, job := range jobs {
+		if job.Name == name {
+			return job
+		}
+	}
+	return nil
+}
