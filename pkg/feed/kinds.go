@@ -55,7 +55,7 @@ func Jobs(logger klog.Logger, client kubernetes.Interface, changed func(old, new
 }
 
 // Pods feeds the pods of the controller's Jobs, not those of its Deployments. Of their specs only
-// the containers' names and resources are kept, which failures are explained with.
+// the volumes and the containers' names and resources are kept, which failures are explained with.
 func Pods(logger klog.Logger, client kubernetes.Interface, changed func(old, new *corev1.Pod)) *Feed[*corev1.Pod] {
 	return New(logger, Options[*corev1.Pod]{
 		Name:      "pods",
@@ -67,6 +67,7 @@ func Pods(logger klog.Logger, client kubernetes.Interface, changed func(old, new
 			pod.Spec = corev1.PodSpec{
 				InitContainers: namesAndResources(pod.Spec.InitContainers),
 				Containers:     namesAndResources(pod.Spec.Containers),
+				Volumes:        pod.Spec.Volumes,
 			}
 		},
 		Indexers: cache.Indexers{ByBuild: func(obj any) ([]string, error) {

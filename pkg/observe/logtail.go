@@ -12,8 +12,8 @@ import (
 // A log is written by the code that is being built, so it may hold anything:
 // every step here is linear in a window of bounded size.
 const (
-	window       = 256 << 10 // of the log's end; kaniko's usage text alone has 28 KiB
-	maskWindow   = 16 << 10  // of the cleaned text's end
+	window       = 64 << 10 // of the log's end; kaniko's usage text alone has 28 KiB
+	maskWindow   = 16 << 10 // of the cleaned text's end
 	maxTail      = 2 << 10
 	maxTailLines = 20
 	maxTailLine  = 400 // runes
@@ -161,7 +161,7 @@ func cutMiddle(s string, n int) string {
 	if len(runes) <= n {
 		return s
 	}
-	return string(runes[:n/2]) + "…" + string(runes[len(runes)-n/2+1:])
+	return string(runes[:n/2]) + "…" + string(runes[len(runes)-(n-1-n/2):])
 }
 
 // squash makes another's text fit into a sentence.

@@ -67,13 +67,13 @@ func Observe(e Evidence, now time.Time) Run {
 		return run
 	case unfinished(e.Pods) && now.Before(ended(complete, failed).Add(lateness)),
 		len(e.Pods) == 0 && !deadlineExceeded(failed) && now.Before(ended(complete, failed).Add(lateness)):
-		run.Recheck = lateness
+		run.Failure, run.Recheck = e.Before, lateness
 		return run
 	case complete != nil:
 		return run.fail(digestMissing(), complete.LastTransitionTime)
 	}
 	failure := Failure(e)
-	if deadlineExceeded(failed) && e.Before != nil && waitingReasons[e.Before.Reason] {
+	if deadlineExceeded(failed) && e.Before != nil && waitingReasons[failure.Reason] {
 		run.Failure, run.Expired = failure, true
 		return run
 	}
