@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes everything that is generated from pkg/apis: deepcopy functions, OpenAPI
-# models, apply configurations, clientset, listers, informers and the CRD.
+# models, apply configurations, clientset, listers, informers, the CRD and docs/api.md.
 # OUT=DIR writes to a copy of the repository elsewhere (hack/verify-codegen.sh does).
 set -euo pipefail
 cd "${OUT:-$(dirname "${BASH_SOURCE[0]}")/..}"
@@ -36,5 +36,8 @@ kube::codegen::gen_client --boilerplate "$boilerplate" \
 echo "CustomResourceDefinition"
 (cd hack/tools && go build -o "$work/controller-gen" sigs.k8s.io/controller-tools/cmd/controller-gen)
 "$work/controller-gen" crd:generateEmbeddedObjectMeta=false paths=./pkg/apis/... output:crd:stdout >"$work/crd.yaml"
-mkdir -p artifacts
 cp "$work/crd.yaml" artifacts/crd.yaml
+
+echo "API reference"
+go run ./hack/apidocs <artifacts/crd.yaml >"$work/api.md"
+cp "$work/api.md" docs/api.md
