@@ -74,7 +74,7 @@ func Runs(build *v1alpha1.Build, hash string, runs []Run) v1alpha1.BuildStatus {
 		}
 	}
 	if isSettled {
-		if status.Run.Hash == hash && settled.Result != v1alpha1.ResultSucceeded {
+		if status.Run != nil && status.Run.Hash == hash && settled.Result != v1alpha1.ResultSucceeded {
 			status.Failure = runFailure
 		}
 		status.Run = &settled

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -74,13 +75,21 @@ func Job(build *v1alpha1.Build, hash string, images Images) *batchv1.Job {
 						FSGroup:        ptr.To[int64](gitSyncUser),
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
-					InitContainers: []corev1.Container{gitSync(build, images.GitSync)},
-					Containers:     []corev1.Container{kaniko(build, images.Kaniko)},
+					InitContainers: []corev1.Container{literal(gitSync(build, images.GitSync))},
+					Containers:     []corev1.Container{literal(kaniko(build, images.Kaniko))},
 					Volumes:        volumes(build),
 				},
 			},
 		},
 	}
+}
+
+// literal keeps the kubelet from reading $(NAME) in an argument as a variable: what users write is taken as it is.
+func literal(container corev1.Container) corev1.Container {
+	for i, arg := range container.Args {
+		container.Args[i] = strings.ReplaceAll(arg, "$", "$$")
+	}
+	return container
 }
 
 func volumes(build *v1alpha1.Build) []corev1.Volume {
