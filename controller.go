@@ -57,9 +57,9 @@ type Controller struct {
 	images plan.Images
 	clock  clock.PassiveClock
 
-	// Builds come through the generated shared informer; wrote outweighs it until it shows our own last write.
+	// Builds come through the generated shared informer; own outweighs it until it shows our own last write.
 	informer cache.SharedIndexInformer
-	wrote    cache.MutationCache
+	own      feed.Own[*v1alpha1.Build]
 
 	// What the controller makes, and what happens to it, comes through feeds.
 	jobs           *feed.Feed[*batchv1.Job]
@@ -89,13 +89,19 @@ func NewController(ctx context.Context, kube kubernetes.Interface, client client
 		),
 		events: recorder.New(ctx, kube, scheme.Scheme, v1alpha1.ManagedBy),
 	}
-	c.wrote = cache.NewIntegerResourceVersionMutationCacheWithOptions(logger, c.informer.GetStore(), cache.MutationCacheOptions{MaxCacheSize: 1000})
-
 	utilruntime.Must(c.informer.SetWatchErrorHandlerWithContext(onWatchError))
 	_, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    c.enqueue,
-		UpdateFunc: func(_, obj any) { c.enqueue(obj) },
-		DeleteFunc: c.enqueue,
+		AddFunc: c.enqueue,
+		UpdateFunc: func(_, obj any) {
+			c.own.Saw(obj.(*v1alpha1.Build))
+			c.enqueue(obj)
+		},
+		DeleteFunc: func(obj any) {
+			if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+				obj = unknown.Obj
+			}
+			c.own.Gone(obj.(*v1alpha1.Build))
+		},
 	})
 	utilruntime.Must(err)
 
@@ -240,12 +246,21 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) (time.Dura
 		return 0, err
 	}
 	// After the report: a run whose Job is gone must be in the history, or it would be built again.
-	return recheck(runs, outcome), c.remove(ctx, plan.Prune(status, jobs, runs))
+	return recheck(runs, outcome), c.remove(ctx, plan.Prune(status, jobs, runs), metav1.DeletePropagationBackground)
 }
 
-// build returns the Build as it was last seen or written, whichever is newer.
-func (c *Controller) build(name cache.ObjectName) (*v1alpha1.Build, bool) {
-	obj, exists, err := c.wrote.GetByKey(name.String())
+// build returns the Build as it was last seen or written, whichever is newer; ok is false when there is none.
+func (c *Controller) build(name cache.ObjectName) (build *v1alpha1.Build, ok bool) {
+	shown, exists := c.shown(name)
+	if !exists {
+		return nil, false
+	}
+	return c.own.Newest(name, shown, true)
+}
+
+// shown is the Build as the informer shows it.
+func (c *Controller) shown(name cache.ObjectName) (*v1alpha1.Build, bool) {
+	obj, exists, err := c.informer.GetStore().GetByKey(name.String())
 	if err != nil || !exists {
 		return nil, false
 	}
@@ -323,23 +338,20 @@ func (c *Controller) start(ctx context.Context, build *v1alpha1.Build, hash stri
 	return job, nil, nil
 }
 
-// stop ends Jobs that are not needed any more.
+// stop ends Jobs that are not needed any more. In the foreground: such a Job stays until its pods are gone, and whoever waits
+// for its end knows that nothing of it runs any more.
 func (c *Controller) stop(ctx context.Context, jobs []*batchv1.Job) error {
-	for _, job := range jobs {
-		if job.DeletionTimestamp == nil {
-			klog.FromContext(ctx).Info("Stopping a run", "job", klog.KObj(job))
-		}
-	}
-	return c.remove(ctx, jobs)
+	return c.remove(ctx, jobs, metav1.DeletePropagationForeground)
 }
 
 // remove deletes Jobs, and through garbage collection their pods.
-func (c *Controller) remove(ctx context.Context, jobs []*batchv1.Job) error {
+func (c *Controller) remove(ctx context.Context, jobs []*batchv1.Job, propagation metav1.DeletionPropagation) error {
 	for _, job := range jobs {
 		if job.DeletionTimestamp != nil {
 			continue
 		}
-		err := c.kube.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, onlyThis(job))
+		klog.FromContext(ctx).Info("Deleting a Job", "job", klog.KObj(job))
+		err := c.kube.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, onlyThis(job, propagation))
 		if err != nil && !gone(err) {
 			return fmt.Errorf("deleting Job %s: %w", job.Name, err)
 		}
@@ -381,7 +393,7 @@ func (c *Controller) report(ctx context.Context, build *v1alpha1.Build, status v
 	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	c.wrote.Mutation(written)
+	c.own.Wrote(written, c.shown)
 	for _, event := range observe.Events(build.Status, status) {
 		c.events.Event(build, event.Type, event.Reason, event.Message)
 	}
@@ -433,7 +445,7 @@ func (c *Controller) patchFinalizers(ctx context.Context, build *v1alpha1.Build,
 	if err != nil {
 		return nil, fmt.Errorf("setting the finalizers: %w", err)
 	}
-	c.wrote.Mutation(patched)
+	c.own.Wrote(patched, c.shown)
 	return patched, nil
 }
 
@@ -480,7 +492,7 @@ type owned[T any, D any] interface {
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
-// desired is an apply configuration that can carry a precondition.
+// desired is an apply configuration that can carry preconditions.
 type desired[D any] interface {
 	WithUID(types.UID) D
 	WithResourceVersion(string) D
@@ -502,11 +514,16 @@ func applyOwned[T feed.Object, D desired[D]](ctx context.Context, build *v1alpha
 	default:
 		want.WithResourceVersion(mustNotExist)
 	}
-	applied, err := client.Apply(ctx, want, metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy, Force: true})
+	options := metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy, Force: true}
+	applied, err := client.Apply(ctx, want, options)
 	if !exists && apierrors.IsConflict(err) {
+		// Somebody else's, or our own without the label that we watch by.
 		applied, err = client.Get(ctx, build.Name, metav1.GetOptions{})
 		if err == nil && !metav1.IsControlledBy(applied, build) {
 			return live, foreign(kind, applied, v1alpha1.StepDeploy), nil
+		}
+		if err == nil {
+			applied, err = client.Apply(ctx, want.WithUID(applied.GetUID()).WithResourceVersion(applied.GetResourceVersion()), options)
 		}
 	}
 	if rejected(err) {
@@ -526,17 +543,17 @@ func removeOwned[T feed.Object, D any](ctx context.Context, build *v1alpha1.Buil
 	if !exists || live.GetDeletionTimestamp() != nil || !metav1.IsControlledBy(live, build) {
 		return nil
 	}
-	if err := client.Delete(ctx, build.Name, onlyThis(live)); err != nil && !gone(err) {
+	if err := client.Delete(ctx, build.Name, onlyThis(live, metav1.DeletePropagationBackground)); err != nil && !gone(err) {
 		return fmt.Errorf("deleting %T: %w", live, err)
 	}
 	return nil
 }
 
-// onlyThis deletes obj and no namesake that came after it, and what it owns in the background.
-func onlyThis(obj metav1.Object) metav1.DeleteOptions {
+// onlyThis deletes obj and no namesake that came after it.
+func onlyThis(obj metav1.Object, propagation metav1.DeletionPropagation) metav1.DeleteOptions {
 	return metav1.DeleteOptions{
 		Preconditions:     metav1.NewUIDPreconditions(string(obj.GetUID())),
-		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+		PropagationPolicy: &propagation,
 	}
 }
 

@@ -100,7 +100,7 @@ func (w *world) refuseForeign(action clienttesting.Action) (bool, runtime.Object
 	return false, nil, nil
 }
 
-// newGeneration counts the applies of a Deployment, which the fake API server does not.
+// newGeneration counts the applies of a Deployment, which the fake API server does not; it even stores the version asked for.
 func (w *world) newGeneration(action clienttesting.Action) (bool, runtime.Object, error) {
 	handled, obj, err := clienttesting.ObjectReaction(w.kube.Tracker())(action)
 	if err != nil {
@@ -108,10 +108,12 @@ func (w *world) newGeneration(action clienttesting.Action) (bool, runtime.Object
 	}
 	deployment := obj.(*appsv1.Deployment)
 	deployment.Generation++
+	deployment.ResourceVersion = fmt.Sprint(100 + deployment.Generation)
 	return true, deployment, w.kube.Tracker().Update(action.GetResource(), deployment, deployment.Namespace)
 }
 
-// onlySelected watches what the label selector selects; the fake API server would send everything.
+// onlySelected watches what the label selector selects, and shows an object that leaves it as deleted; the fake API server would
+// send everything.
 func (w *world) onlySelected(action clienttesting.Action) (bool, watch.Interface, error) {
 	selector := action.(clienttesting.WatchAction).GetWatchRestrictions().Labels
 	all, err := w.kube.Tracker().Watch(action.GetResource(), action.GetNamespace())
@@ -120,7 +122,11 @@ func (w *world) onlySelected(action clienttesting.Action) (bool, watch.Interface
 	}
 	return true, watch.Filter(all, func(event watch.Event) (watch.Event, bool) {
 		obj, err := meta.Accessor(event.Object)
-		return event, err == nil && (selector == nil || selector.Matches(labels.Set(obj.GetLabels())))
+		selected := err == nil && (selector == nil || selector.Matches(labels.Set(obj.GetLabels())))
+		if !selected && event.Type == watch.Modified {
+			event.Type, selected = watch.Deleted, true
+		}
+		return event, selected
 	}), nil
 }
 
@@ -354,6 +360,9 @@ func (w *world) ready(change ...func(*v1alpha1.Build)) {
 
 func (w *world) wantWrites(got []string, want ...string) {
 	w.t.Helper()
+	// Events are written by a goroutine of their own, so the order tells nothing.
+	slices.Sort(got)
+	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		w.t.Errorf("writes:\n got %q\nwant %q", got, want)
 	}
@@ -595,11 +604,41 @@ func TestSync(t *testing.T) {
 			deployment.Spec.Template.Spec.Containers = append(deployment.Spec.Template.Spec.Containers, corev1.Container{Name: "sidecar", Image: "mesh"})
 			_, err := w.kube.AppsV1().Deployments(namespace).Update(w.ctx, deployment, metav1.UpdateOptions{FieldManager: "someone"})
 			w.must(err)
-			w.wantWrites(w.sync(), "update builds/status", "apply deployments")
+			w.wantWrites(w.sync(), "apply deployments")
 			w.wantWrites(w.sync())
 			if containers := w.deployment().Spec.Template.Spec.Containers; len(containers) != 2 || !strings.HasSuffix(containers[0].Image, digest1) {
 				w.t.Errorf("containers are %+v", containers)
 			}
+		},
+		"a Deployment that lost the label we watch by gets it back": func(w *world) {
+			w.ready()
+			deployment := w.deployment()
+			delete(deployment.Labels, v1alpha1.ManagedByLabel)
+			_, err := w.kube.AppsV1().Deployments(namespace).Update(w.ctx, deployment, metav1.UpdateOptions{FieldManager: "someone"})
+			w.must(err)
+			w.sync()
+			if w.deployment().Labels[v1alpha1.ManagedByLabel] != v1alpha1.ManagedBy {
+				w.t.Errorf("labels are %v", w.deployment().Labels)
+			}
+		},
+		"a change of a foreign annotation of the Deployment is no news": func(w *world) {
+			w.ready()
+			deployment := w.deployment()
+			deployment.Annotations["who"] = "someone"
+			deployment.Generation++
+			_, err := w.kube.AppsV1().Deployments(namespace).Update(w.ctx, deployment, metav1.UpdateOptions{FieldManager: "someone"})
+			w.must(err)
+			w.wantWrites(w.sync())
+			w.wantPhase(v1alpha1.PhaseReady)
+		},
+		"more pods of what runs already are no Event": func(w *world) {
+			w.ready()
+			w.rollout("ReplicaSetUpdated", corev1.ConditionFalse)
+			w.wantWrites(w.sync(), "update builds/status")
+			w.wantCondition(v1alpha1.ConditionDeployed, metav1.ConditionUnknown, v1alpha1.ReasonScaling)
+			w.rollout("NewReplicaSetAvailable", corev1.ConditionTrue)
+			w.wantWrites(w.sync(), "update builds/status")
+			w.wantPhase(v1alpha1.PhaseReady)
 		},
 		"a foreign Deployment of that name is not touched": func(w *world) {
 			w.given()

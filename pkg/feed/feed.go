@@ -21,8 +21,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -58,15 +58,11 @@ type Options[T Object] struct {
 type Feed[T Object] struct {
 	options   Options[T]
 	indexer   cache.Indexer
-	wrote     cache.MutationCache
+	own       Own[T]
 	queue     cache.Queue
 	reflector *cache.Reflector
 	detector  cache.MutationDetector
 }
-
-// wroteTTL is how long an own write outweighs a watch that does not show it. It only matters for
-// an object that was deleted again before the watch ever showed it.
-const wroteTTL = time.Minute
 
 // New returns a Feed that is not running yet.
 func New[T Object](logger klog.Logger, o Options[T]) *Feed[T] {
@@ -75,9 +71,6 @@ func New[T Object](logger klog.Logger, o Options[T]) *Feed[T] {
 		indexer:  cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, o.Indexers),
 		detector: cache.NewCacheMutationDetector(o.Name),
 	}
-	f.wrote = cache.NewIntegerResourceVersionMutationCacheWithOptions(logger, f.indexer, cache.MutationCacheOptions{
-		Indexer: f.indexer, IncludeAdds: true, TTL: wroteTTL, MaxCacheSize: 1000,
-	})
 	f.queue = cache.NewDeltaFIFOWithOptions(cache.DeltaFIFOOptions{
 		Name:                  o.Name,
 		Logger:                &logger,
@@ -113,23 +106,30 @@ func (f *Feed[T]) HasSynced() bool { return f.queue.HasSynced() }
 
 // Get returns the object of that name; ok is false when there is none.
 func (f *Feed[T]) Get(name cache.ObjectName) (obj T, ok bool) {
-	found, exists, err := f.wrote.GetByKey(name.String())
-	if err != nil || !exists {
-		return obj, false
-	}
-	return found.(T), true
+	shown, exists := f.shown(name)
+	return f.own.Newest(name, shown, exists)
 }
 
 // ByIndex returns the objects that the index files under value, in no order. It panics on an index that Options do not name.
 func (f *Feed[T]) ByIndex(index, value string) []T {
-	found, err := f.wrote.ByIndex(index, value)
+	found, err := f.indexer.ByIndex(index, value)
 	if err != nil {
 		panic(err)
 	}
 	objects := make([]T, 0, len(found))
 	for _, obj := range found {
-		objects = append(objects, obj.(T))
+		shown := obj.(T)
+		newest, _ := f.own.Newest(cache.MetaObjectToName(shown), shown, true)
+		objects = append(objects, newest)
 	}
+	f.own.each(func(name cache.ObjectName, own T) {
+		if _, exists := f.shown(name); exists {
+			return
+		}
+		if values, err := f.options.Indexers[index](own); err == nil && slices.Contains(values, value) {
+			objects = append(objects, own)
+		}
+	})
 	return objects
 }
 
@@ -138,7 +138,16 @@ func (f *Feed[T]) Wrote(obj T) {
 	if f.options.Strip != nil {
 		f.options.Strip(obj)
 	}
-	f.wrote.Mutation(obj)
+	f.own.Wrote(obj, f.shown)
+}
+
+// shown is what the watch has shown under that name.
+func (f *Feed[T]) shown(name cache.ObjectName) (obj T, ok bool) {
+	found, exists, err := f.indexer.GetByKey(name.String())
+	if err != nil || !exists {
+		return obj, false
+	}
+	return found.(T), true
 }
 
 // transform is called by the DeltaFIFO for every object before it is queued.
@@ -173,7 +182,7 @@ func (f *Feed[T]) applyOne(delta cache.Delta) error {
 			return err
 		}
 		if last, ok := lastState[T](delta.Object); ok {
-			f.wrote.OnDelete(last)
+			f.own.Gone(last)
 			f.options.Changed(last, none)
 		}
 		return nil
@@ -186,7 +195,7 @@ func (f *Feed[T]) applyOne(delta cache.Delta) error {
 	if err := f.indexer.Update(object); err != nil {
 		return err
 	}
-	f.wrote.OnAddOrUpdate(object)
+	f.own.Saw(object)
 	f.options.Changed(old, object)
 	return nil
 }

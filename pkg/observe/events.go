@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 )
@@ -66,13 +65,19 @@ func Events(before, after v1alpha1.BuildStatus) []Event {
 			}
 		}
 	}
-	is := func(status v1alpha1.BuildStatus) bool {
-		return meta.IsStatusConditionPresentAndEqual(status.Conditions, v1alpha1.ConditionDeployed, metav1.ConditionTrue)
-	}
-	if is(after) && (!is(before) || before.Image != after.Image) {
+	was, is := deployedReason(before), deployedReason(after)
+	// More pods of what runs already are no news.
+	if is == v1alpha1.ReasonAvailable && (was != is && was != v1alpha1.ReasonScaling || before.Image != after.Image) {
 		normal(EventDeployed, "The Deployment runs %s", after.Image)
 	}
 	return events
+}
+
+func deployedReason(status v1alpha1.BuildStatus) string {
+	if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDeployed); condition != nil {
+		return condition.Reason
+	}
+	return ""
 }
 
 func explanation(status v1alpha1.BuildStatus, run v1alpha1.Run) string {

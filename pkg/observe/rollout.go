@@ -17,11 +17,15 @@ const (
 	progressDeadlineExceeded = "ProgressDeadlineExceeded"
 )
 
-// rollout returns the condition Deployed, and the failure if it is one.
-func rollout(deployment *appsv1.Deployment, image string) (metav1.Condition, *v1alpha1.Failure) {
+// rollout returns the condition Deployed, and the failure if it is one. rolledOut says that the rollout of this image
+// and spec was done before: then nothing but a rollout that someone else began, or pods that go away, is news.
+func rollout(deployment *appsv1.Deployment, image string, before metav1.Condition, rolledOut bool) (metav1.Condition, *v1alpha1.Failure) {
 	progressing, available := condition(deployment, appsv1.DeploymentProgressing), condition(deployment, appsv1.DeploymentAvailable)
 	switch {
-	case deployment.Status.ObservedGeneration < deployment.Generation || progressing == nil:
+	case deployment.Status.ObservedGeneration < deployment.Generation && rolledOut && deployment.Status.ObservedGeneration > 0:
+		// Annotations and replicas count the generation up too.
+		return metav1.Condition{Type: before.Type, Status: before.Status, Reason: before.Reason, Message: before.Message}, nil
+	case deployment.Status.ObservedGeneration < deployment.Generation:
 		return deploying(image), nil
 	case progressing.Reason == progressDeadlineExceeded:
 		return notDeployed(&v1alpha1.Failure{
@@ -30,20 +34,34 @@ func rollout(deployment *appsv1.Deployment, image string) (metav1.Condition, *v1
 			Message: fmt.Sprintf("The Deployment made no progress within its deadline. Look at its pods with kubectl describe pods -l %s=%s and kubectl logs; a corrected image or spec rolls out by itself.",
 				v1alpha1.AppLabel, deployment.Name),
 		})
-	case progressing.Reason != newReplicaSetAvailable || deployment.Status.UpdatedReplicas != deployment.Status.Replicas:
+	case deployment.Status.UpdatedReplicas != deployment.Status.Replicas, progressing.Reason != newReplicaSetAvailable && !rolledOut:
 		return deploying(image), nil
-	case available == nil || available.Status != corev1.ConditionTrue:
-		return notDeployed(&v1alpha1.Failure{
-			Step:   v1alpha1.StepDeploy,
-			Reason: v1alpha1.FailureUnavailable,
-			Message: fmt.Sprintf("The rollout was done, but now too few pods are available. Look at them with kubectl describe pods -l %s=%s and kubectl logs.",
-				v1alpha1.AppLabel, deployment.Name),
-		})
+	case available.Status == corev1.ConditionTrue:
+		return metav1.Condition{
+			Type: v1alpha1.ConditionDeployed, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAvailable,
+			Message: "The Deployment runs " + image + ".",
+		}, nil
+	case progressing.Reason != newReplicaSetAvailable:
+		return metav1.Condition{
+			Type: v1alpha1.ConditionDeployed, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonScaling,
+			Message: "The Deployment starts more pods of " + image + ".",
+		}, nil
 	}
-	return metav1.Condition{
-		Type: v1alpha1.ConditionDeployed, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAvailable,
-		Message: "The Deployment runs " + image + ".",
-	}, nil
+	return notDeployed(&v1alpha1.Failure{
+		Step:   v1alpha1.StepDeploy,
+		Reason: v1alpha1.FailureUnavailable,
+		Message: fmt.Sprintf("The rollout was done, but now too few pods are available. Look at them with kubectl describe pods -l %s=%s and kubectl logs.",
+			v1alpha1.AppLabel, deployment.Name),
+	})
+}
+
+// wasRolledOut says whether the condition Deployed of before says so for the same spec and image.
+func wasRolledOut(build *v1alpha1.Build, before metav1.Condition, image string) bool {
+	switch before.Reason {
+	case v1alpha1.ReasonAvailable, v1alpha1.ReasonScaling, string(v1alpha1.FailureUnavailable):
+		return before.ObservedGeneration == build.Generation && build.Status.Image == image
+	}
+	return false
 }
 
 func deploying(image string) metav1.Condition {
@@ -59,11 +77,12 @@ func notDeployed(failure *v1alpha1.Failure) (metav1.Condition, *v1alpha1.Failure
 	}, failure
 }
 
-func condition(deployment *appsv1.Deployment, conditionType appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
-	for i := range deployment.Status.Conditions {
-		if c := &deployment.Status.Conditions[i]; c.Type == conditionType {
+// condition returns the condition of that type; an empty one when the Deployment has none yet.
+func condition(deployment *appsv1.Deployment, conditionType appsv1.DeploymentConditionType) appsv1.DeploymentCondition {
+	for _, c := range deployment.Status.Conditions {
+		if c.Type == conditionType {
 			return c
 		}
 	}
-	return nil
+	return appsv1.DeploymentCondition{}
 }

@@ -50,7 +50,6 @@ func Observe(e Evidence, now time.Time) Run {
 		StartTime: &job.CreationTimestamp,
 	}}
 	pod := decisive(e.Pods)
-	readCommit(&run.Run, pod)
 
 	complete, failed := finished(job, batchv1.JobComplete), finished(job, batchv1.JobFailed)
 	switch {
@@ -58,10 +57,10 @@ func Observe(e Evidence, now time.Time) Run {
 		// The pod is the authority; its Job follows a second or two later.
 		image, ok := pushedImage(job, pod)
 		if !ok {
-			return run.fail(digestMissing(), podEnd(pod, now))
+			return run.fail(digestMissing(), pod, podEnd(pod, now))
 		}
 		run.Image = image
-		return run.end(v1alpha1.ResultSucceeded, podEnd(pod, now))
+		return run.end(v1alpha1.ResultSucceeded, pod, podEnd(pod, now))
 	case complete == nil && failed == nil:
 		run.Failure = Failure(e)
 		return run
@@ -70,23 +69,25 @@ func Observe(e Evidence, now time.Time) Run {
 		run.Failure, run.Recheck = e.Before, lateness
 		return run
 	case complete != nil:
-		return run.fail(digestMissing(), complete.LastTransitionTime)
+		return run.fail(digestMissing(), pod, complete.LastTransitionTime)
 	}
 	failure := Failure(e)
 	if deadlineExceeded(failed) && e.Before != nil && waitingReasons[failure.Reason] {
 		run.Failure, run.Expired = failure, true
 		return run
 	}
-	return run.fail(failure, failed.LastTransitionTime)
+	return run.fail(failure, pod, failed.LastTransitionTime)
 }
 
-func (r Run) fail(failure *v1alpha1.Failure, at metav1.Time) Run {
+func (r Run) fail(failure *v1alpha1.Failure, pod *corev1.Pod, at metav1.Time) Run {
 	r.Failure = failure
-	return r.end(string(failure.Reason), at)
+	return r.end(string(failure.Reason), pod, at)
 }
 
-func (r Run) end(result string, at metav1.Time) Run {
+// end completes the run. The commit is read only now: alone it would not be worth a write while the run is under way.
+func (r Run) end(result string, pod *corev1.Pod, at metav1.Time) Run {
 	r.Result = result
+	readCommit(&r.Run, pod)
 	r.CompletionTime = &at
 	r.Duration = duration.HumanDuration(at.Sub(r.StartTime.Time))
 	return r

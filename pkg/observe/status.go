@@ -132,7 +132,7 @@ func Conclude(build *v1alpha1.Build, status v1alpha1.BuildStatus, hash string, o
 	if build.Spec.Deployment == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionDeployed)
 	} else {
-		conditions = append(conditions, deployed(&status, outcome))
+		conditions = append(conditions, deployed(build, &status, outcome))
 	}
 	conditions = append(conditions, ready(conditions))
 	for _, condition := range conditions {
@@ -170,7 +170,7 @@ func built(status *v1alpha1.BuildStatus, hash string, outcome Outcome) metav1.Co
 	return condition
 }
 
-func deployed(status *v1alpha1.BuildStatus, outcome Outcome) metav1.Condition {
+func deployed(build *v1alpha1.Build, status *v1alpha1.BuildStatus, outcome Outcome) metav1.Condition {
 	condition, failure := metav1.Condition{Type: v1alpha1.ConditionDeployed, Status: metav1.ConditionUnknown}, (*v1alpha1.Failure)(nil)
 	switch {
 	case outcome.Obstacle != nil && outcome.Obstacle.Step == v1alpha1.StepDeploy:
@@ -180,7 +180,8 @@ func deployed(status *v1alpha1.BuildStatus, outcome Outcome) metav1.Condition {
 	case outcome.Deployment == nil:
 		condition = deploying(status.Image)
 	default:
-		condition, failure = rollout(outcome.Deployment, status.Image)
+		before := ptr.Deref(meta.FindStatusCondition(build.Status.Conditions, v1alpha1.ConditionDeployed), metav1.Condition{})
+		condition, failure = rollout(outcome.Deployment, status.Image, before, wasRolledOut(build, before, status.Image))
 	}
 	if status.Failure == nil {
 		status.Failure = failure

@@ -77,6 +77,7 @@ const (
 	ReasonWaiting   = "WaitingForImage"
 	ReasonDeploying = "Deploying"
 	ReasonAvailable = "Available"
+	ReasonScaling   = "Scaling"
 	ReasonReady     = "Ready"
 )
 

@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+	buildfake "github.com/buildcontroller/build-controller/pkg/generated/clientset/versioned/fake"
+	"github.com/buildcontroller/build-controller/pkg/observe"
+	"github.com/buildcontroller/build-controller/pkg/plan"
+)
+
+// The benchmarks have a cluster of this size in the caches, all of it Ready.
+const (
+	benchBuilds = 10_000
+	benchRuns   = 5 // of each Build, remembered, with a Job and its pod
+)
+
+// BenchmarkSync is a sync of a Ready Build that finds nothing to do.
+func BenchmarkSync(b *testing.B) {
+	crowd := newCrowd("builds", "jobs", "pods", "deployments")
+	c, stop := crowd.controller(b)
+	defer stop()
+	ctx := context.Background()
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		i++
+		if again, err := c.sync(ctx, cache.NewObjectName(namespace, fmt.Sprint("app-", i%benchBuilds))); err != nil || again != 0 {
+			b.Fatal(again, err)
+		}
+	}
+	b.StopTimer()
+	for _, action := range append(crowd.kube.Actions(), crowd.client.Actions()...) {
+		if text, ok := written(action); ok {
+			b.Fatalf("it wrote: %s", text)
+		}
+	}
+}
+
+// BenchmarkHeap tells what the caches hold of each object. Run it with -benchtime=1x.
+func BenchmarkHeap(b *testing.B) {
+	for _, c := range []struct {
+		kinds []string
+		of    int
+		unit  string
+	}{
+		{[]string{"builds"}, benchBuilds, "B/Build"},
+		{[]string{"jobs"}, benchBuilds * benchRuns, "B/Job"},
+		{[]string{"pods"}, benchBuilds * benchRuns, "B/Pod"},
+		{[]string{"deployments"}, benchBuilds, "B/Deployment"},
+		{[]string{"builds", "jobs", "pods", "deployments"}, benchBuilds, "B/Build-with-all"},
+	} {
+		b.Run(strings.Join(c.kinds, "+"), func(b *testing.B) {
+			for range b.N {
+				before := heapBytes()
+				began := time.Now()
+				_, stop := newCrowd(c.kinds...).controller(b)
+				took := time.Since(began)
+				grown := heapBytes() - before
+				b.ReportMetric(float64(grown)/float64(c.of), c.unit)
+				b.ReportMetric(float64(grown)/(1<<20), "MiB")
+				b.ReportMetric(took.Seconds(), "s-to-sync")
+				stop()
+			}
+		})
+	}
+}
+
+func heapBytes() int64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// crowd is an API server that has many Builds. Its objects are made anew when they are listed, and decoded
+// as a client does it, so that they share no memory.
+type crowd struct {
+	kube   *fake.Clientset
+	client *buildfake.Clientset
+}
+
+func newCrowd(kinds ...string) *crowd {
+	c := &crowd{fake.NewClientset(), buildfake.NewClientset()}
+	for _, kind := range kinds {
+		lists := func(clienttesting.Action) (bool, kruntime.Object, error) { return true, crowdOf(kind), nil }
+		if kind == "builds" {
+			c.client.PrependReactor("list", kind, lists)
+		} else {
+			c.kube.PrependReactor("list", kind, lists)
+		}
+	}
+	return c
+}
+
+// controller returns one whose caches are full; its workers are not running.
+func (c *crowd) controller(b *testing.B) (controller *Controller, stop func()) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	controller = NewController(ctx, c.kube, c.client, plan.Images{}, clock.RealClock{})
+	var ended sync.WaitGroup
+	ended.Go(func() { controller.Run(ctx, 0) })
+	if !cache.WaitForCacheSync(ctx.Done(), controller.informer.HasSynced, controller.jobs.HasSynced, controller.pods.HasSynced,
+		controller.deployments.HasSynced, controller.services.HasSynced, controller.mountFailures.HasSynced, controller.createFailures.HasSynced) {
+		b.Fatal("the caches did not fill")
+	}
+	return controller, func() {
+		cancel()
+		ended.Wait()
+	}
+}
+
+func crowdOf(kind string) kruntime.Object {
+	var list struct {
+		builds      v1alpha1.BuildList
+		jobs        batchv1.JobList
+		pods        corev1.PodList
+		deployments appsv1.DeploymentList
+	}
+	for i := range benchBuilds {
+		build, jobs, pods, deployment := member(i)
+		switch kind {
+		case "builds":
+			list.builds.Items = append(list.builds.Items, fresh(*build))
+		case "jobs":
+			for _, job := range jobs {
+				list.jobs.Items = append(list.jobs.Items, fresh(*job))
+			}
+		case "pods":
+			for _, pod := range pods {
+				list.pods.Items = append(list.pods.Items, fresh(*pod))
+			}
+		case "deployments":
+			list.deployments.Items = append(list.deployments.Items, fresh(*deployment))
+		}
+	}
+	return map[string]kruntime.Object{"builds": &list.builds, "jobs": &list.jobs, "pods": &list.pods, "deployments": &list.deployments}[kind]
+}
+
+// member is one Ready Build and all that belongs to it.
+func member(i int) (*v1alpha1.Build, []*batchv1.Job, []*corev1.Pod, *appsv1.Deployment) {
+	build := &v1alpha1.Build{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: fmt.Sprint("app-", i), UID: types.UID(fmt.Sprint("build-", i)),
+			Generation: 1, ResourceVersion: "1", Finalizers: []string{v1alpha1.Finalizer},
+		},
+		Spec: v1alpha1.BuildSpec{
+			Source:     v1alpha1.Source{Git: v1alpha1.GitSource{URL: "ssh://git@git.example.com/app.git", SecretName: "git-creds"}},
+			Image:      v1alpha1.Image{Name: fmt.Sprintf("registry.example.com/app-%d:1.0", i)},
+			Deployment: &v1alpha1.Deployment{Replicas: ptr.To[int32](2), Ports: []v1alpha1.Port{{Name: "http", ContainerPort: 8080}}},
+			History:    &v1alpha1.History{Successful: ptr.To[int32](benchRuns)},
+		},
+	}
+	made := time.Unix(1_800_000_000, 0)
+	var jobs []*batchv1.Job
+	var pods []*corev1.Pod
+	var runs []observe.Run
+	for r := range benchRuns {
+		build.Spec.Source.Git.Revision = fmt.Sprint("v1.", r)
+		job := plan.Job(build, plan.Hash(build), plan.Images{GitSync: "git-sync:test", Kaniko: "kaniko:test"})
+		job.UID, job.ResourceVersion, job.CreationTimestamp = types.UID(fmt.Sprint("job-", i, "-", r)), "1", metav1.NewTime(made.Add(time.Duration(r)*time.Hour))
+		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(made)}}
+		job.ManagedFields = writtenBy("build-controller", "kube-controller-manager")
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: job.Name + "-x7k2p", Labels: job.Labels, UID: types.UID(fmt.Sprint("pod-", i, "-", r)), ResourceVersion: "1",
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+				ManagedFields:   writtenBy("kube-controller-manager", "kubelet"),
+			},
+			Spec: job.Spec.Template.Spec,
+			Status: corev1.PodStatus{
+				Phase:                 corev1.PodSucceeded,
+				InitContainerStatuses: []corev1.ContainerStatus{terminated("git-sync", commit+"\n2026-01-02T03:04:05+02:00\nJane Doe\nAdd a cart\n", 0)},
+				ContainerStatuses:     []corev1.ContainerStatus{terminated("kaniko", digest1, 0)},
+			},
+		}
+		jobs, pods = append(jobs, job), append(pods, pod)
+		runs = append(runs, observe.Observe(observe.Evidence{Job: job, Pods: []*corev1.Pod{pod}, Build: build}, made))
+	}
+
+	hash := plan.Hash(build)
+	build.Status = observe.Runs(build, hash, runs)
+	deployment := &appsv1.Deployment{}
+	decode(plan.Deployment(build, build.Status.Image), deployment)
+	deployment.UID, deployment.ResourceVersion, deployment.Generation = types.UID(fmt.Sprint("deployment-", i)), "1", 1
+	deployment.ManagedFields = writtenBy("build-controller", "kube-controller-manager")
+	deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, Conditions: []appsv1.DeploymentCondition{
+		{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
+		{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue},
+	}}
+	build.Status = observe.Conclude(build, build.Status, hash, observe.Outcome{Deployment: deployment}, metav1.NewTime(made))
+	return build, jobs, pods, deployment
+}
+
+func writtenBy(managers ...string) []metav1.ManagedFieldsEntry {
+	var entries []metav1.ManagedFieldsEntry
+	for _, manager := range managers {
+		entries = append(entries, metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate,
+			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:template":{"f:spec":"` + strings.Repeat("x", 900) + `"}}}`)},
+		})
+	}
+	return entries
+}
+
+func fresh[T any](obj T) T {
+	var decoded T
+	decode(obj, &decoded)
+	return decoded
+}
+
+func decode(from, to any) {
+	encoded, err := json.Marshal(from)
+	if err == nil {
+		err = json.Unmarshal(encoded, to)
+	}
+	if err != nil {
+		panic(err)
+	}
+}
