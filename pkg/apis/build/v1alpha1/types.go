@@ -132,7 +132,7 @@ type Source struct {
 
 // GitSource is a git repository and a revision of it.
 //
-// +kubebuilder:validation:XValidation:rule="self.url.startsWith('https://') || (has(self.secretName) && size(self.secretName) > 0)",message="secretName is required for a repository over ssh: name a Secret with the keys ssh and known_hosts"
+// +kubebuilder:validation:XValidation:rule="!self.url.matches('^(ssh://|[^/]+@)') || (has(self.secretName) && size(self.secretName) > 0)",message="secretName is required for a repository over ssh: name a Secret with the keys ssh and known_hosts"
 type GitSource struct {
 	// url of the repository: ssh://git@host/path, git@host:path or https://host/path.
 	// Credentials belong into the Secret, never into the url.
@@ -203,6 +203,7 @@ type Image struct {
 	// +kubebuilder:validation:MaxLength=383
 	// +kubebuilder:validation:XValidation:rule="!self.contains('@')",message="name must have no digest: the digest is what the build finds out"
 	// +kubebuilder:validation:XValidation:rule="self.contains('@') || self.matches('^(([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[[][0-9A-Fa-f:]+[]])(:[0-9]{1,5})?/)?[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$')",message="name must be [registry/]repository[:tag] with a lower case repository and a tag of at most 128 characters, for example registry.example.com/team/shop:1.0"
+	// +kubebuilder:validation:XValidation:rule="(!self.contains('/') || self.matches('^([^/]*[.:][^/]*|localhost|[a-z0-9._-]+)/')) && !self.matches('^([^/]*[.:][^/]*|localhost)/[a-z0-9](:[^/]*)?$')",message="name must have a lower case repository of at least two characters; a registry before it has a '.' or ':' in it or is localhost"
 	Name string `json:"name"`
 	// secretName is a Secret of type kubernetes.io/dockerconfigjson in this namespace. It is used to pull the base
 	// images, to push the image, and by the Deployment to pull it.
@@ -218,6 +219,7 @@ type Image struct {
 // Deployment is how the image runs: a Deployment with the name of the Build.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.service) || (has(self.ports) && size(self.ports) > 0)",message="service needs at least one entry in ports"
+// +kubebuilder:validation:XValidation:rule="!has(self.service) || !has(self.ports) || self.ports.all(p, self.ports.filter(q, q.protocol == p.protocol && (has(q.servicePort) ? q.servicePort : q.containerPort) == (has(p.servicePort) ? p.servicePort : p.containerPort)).size() == 1)",message="two ports of a protocol have the same servicePort, which is containerPort by default"
 type Deployment struct {
 	// replicas is the number of pods. Absent: left alone, so that an autoscaler can set it.
 	// +optional
