@@ -7,11 +7,10 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // A controlPlane is what makes up the Kubernetes API: etcd, kube-apiserver and
@@ -175,6 +174,7 @@ func (cp *controlPlane) controllerManager() service {
 			"--root-ca-file=" + p.cert(ca),
 			"--cluster-signing-cert-file=" + p.cert(ca),
 			"--cluster-signing-key-file=" + p.key(ca),
+			"--flex-volume-plugin-dir=" + cp.in("volume-plugins"), // it makes the directory, below /usr by default
 			// At the default of 20 its Job controller, not what is tested, is
 			// what a test with thousands of objects would measure.
 			"--kube-api-qps=200", "--kube-api-burst=400",
@@ -228,51 +228,49 @@ func (c *cluster) controlPlaneOnly(ctx context.Context, dir string, features []s
 		return err
 	}
 
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	whenStdinEnds(func() { cancel(context.Canceled) })
+	told, stop := context.WithCancel(ctx) // to stop
+	defer stop()
+	whenStdinEnds(stop)
+	ctx, fail := context.WithCancelCause(told)
+	defer fail(nil)
 
-	var running []child
+	var running []*process
 	defer func() {
 		// The API server must not outlive etcd, or it waits for it in vain.
-		for i := len(running) - 1; i >= 0; i-- {
-			running[i].stop()
+		for _, p := range slices.Backward(running) {
+			p.stop()
 		}
 	}()
 	for _, s := range []service{cp.etcd(), cp.apiserver(), cp.controllerManager()} {
 		log := cp.in("logs", s.name+".log")
-		cmd, exited, err := s.start(ctx, log, &syscall.SysProcAttr{
+		p, err := s.start(log, &syscall.SysProcAttr{
 			Setpgid:   true, // a ^C is for us to pass on, in the right order
 			Pdeathsig: syscall.SIGKILL,
 		})
 		if err != nil {
 			return err
 		}
-		died := make(chan error, 1)
-		running = append(running, child{cmd, died})
-		ended := make(chan error, 1)
-		go func() {
-			err := <-exited
-			ended <- err
-			died <- err
-			cancel(fmt.Errorf("%s exited: %v\n--- the end of %s:\n%s", s.name, err, log, tail(log)))
-		}()
-		if err := s.await(ctx, log, ended); err != nil {
-			if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
-				return nil // we were told to stop
+		running = append(running, p)
+		if err := s.await(ctx, log, p); err != nil {
+			if told.Err() != nil {
+				return nil
 			}
 			return err
 		}
+		go func() {
+			<-p.done
+			fail(fmt.Errorf("%s exited: %v\n--- the end of %s:\n%s", s.name, p.err, log, tail(log)))
+		}()
 	}
 	if err := cp.pki().writeKubeconfig(cp.kubeconfig(), cp.server(), "admin"); err != nil {
 		return err
 	}
 	fmt.Println("ready")
 	<-ctx.Done()
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return cause
+	if told.Err() != nil {
+		return nil
 	}
-	return nil
+	return context.Cause(ctx)
 }
 
 // whenStdinEnds calls stop at the end of standard input, if that is a pipe:
@@ -286,22 +284,6 @@ func whenStdinEnds(stop func()) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		stop()
 	}()
-}
-
-// A child is a service that ends with this program.
-type child struct {
-	cmd  *exec.Cmd
-	died <-chan error
-}
-
-func (c child) stop() {
-	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails when it is gone, which is what we want
-	select {
-	case <-c.died:
-	case <-time.After(5 * time.Second):
-		_ = c.cmd.Process.Kill()
-		<-c.died
-	}
 }
 
 // freePorts returns loopback ports that nobody listened on just now.

@@ -32,6 +32,12 @@ state = "{{.Containerd}}/state"
 [grpc]
 address = "{{.Socket}}"
 
+[plugins."io.containerd.internal.v1.opt"]
+path = "{{.Containerd}}/opt"
+
+[plugins."io.containerd.nri.v1.nri"]
+disable = true
+
 [plugins."io.containerd.cri.v1.images".pinned_images]
 sandbox = "{{.SandboxImage}}"
 
@@ -96,6 +102,7 @@ clusterDomain: cluster.local
 clusterDNS: [{{.HostIP}}]
 resolvConf: {{.Kubelet}}/resolv.conf
 podLogsDir: {{.Logs}}/pods
+volumePluginDir: {{.Kubelet}}/volume-plugins
 serializeImagePulls: false
 evictionHard:
   memory.available: 100Mi

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 
 	"golang.org/x/crypto/bcrypt"
 )
@@ -99,9 +98,6 @@ func (c *cluster) dockerConfig() error {
 	path := c.in("registry", "config.json")
 	if exists(path) {
 		return nil
-	}
-	if err := os.MkdirAll(c.in("registry"), 0o755); err != nil {
-		return err
 	}
 	return writeFile(path, fmt.Appendf(nil, `{"auths": {%q: {"username": %q, "password": %q}}}`+"\n",
 		authRegistryAddress, registryUser, secret), 0o600)

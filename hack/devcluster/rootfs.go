@@ -99,8 +99,9 @@ func (r *rootfs) program(name, source string) error {
 	return r.file(name, 0o755, content)
 }
 
-// tree copies a directory, without what skip names in it.
-func (r *rootfs) tree(name, source string, skip ...string) error {
+// tree copies a directory, without the files and directories in it that skip
+// says yes to.
+func (r *rootfs) tree(name, source string, skip func(relative string) bool) error {
 	return filepath.WalkDir(source, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -109,8 +110,11 @@ func (r *rootfs) tree(name, source string, skip ...string) error {
 		if err != nil {
 			return err
 		}
-		if slices.Contains(skip, relative) {
-			return filepath.SkipDir
+		if skip != nil && skip(relative) {
+			if entry.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
 		}
 		info, err := entry.Info()
 		if err != nil {

@@ -26,7 +26,7 @@ func TestARootfsIsTheSameWheneverItIsMade(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.tree("usr/local/x", source, "skip"); err != nil {
+		if err := r.tree("usr/local/x", source, func(file string) bool { return file == "skip" }); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.tar.Close(); err != nil {

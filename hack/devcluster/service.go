@@ -24,54 +24,72 @@ type service struct {
 	ready func(context.Context) error // nil once the service does its work
 }
 
-// start runs the service with its output in a log file, and returns once it is
-// ready. An error ends with the end of the log, where the reason is.
-func (s service) start(ctx context.Context, logFile string, attr *syscall.SysProcAttr) (*exec.Cmd, <-chan error, error) {
+// A process is a service that this program has started.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has exited
+	err  error         // how it exited, once done
+}
+
+// start starts the service, with its output in a log file.
+func (s service) start(logFile string, attr *syscall.SysProcAttr) (*process, error) {
 	if err := os.MkdirAll(filepath.Dir(logFile), 0o755); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(s.path, s.args...)
-	cmd.Env = append(os.Environ(), s.env...)
-	cmd.Dir = "/"
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = attr
-	if err := cmd.Start(); err != nil {
-		return nil, nil, fmt.Errorf("starting %s: %w", s.name, err)
+	p := &process{cmd: exec.Command(s.path, s.args...), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), s.env...)
+	p.cmd.Dir = "/"
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = attr
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", s.name, err)
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
-	return cmd, exited, nil
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
 }
 
-// await returns once the service is ready, or with the end of its log once it
-// will not be any more.
-func (s service) await(ctx context.Context, logFile string, exited <-chan error) error {
+// await returns once the service is ready. An error comes with the end of the
+// log, where the reason is, and at once if the process exits; there is none to
+// watch if an earlier run of this program has started it.
+func (s service) await(ctx context.Context, logFile string, p *process) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stopped := make(chan struct{})
-	go func() {
-		select {
-		case err := <-exited:
-			cancel(fmt.Errorf("it exited at once: %v", err))
-			close(stopped)
-		case <-ctx.Done():
-		}
-	}()
+	if p != nil {
+		go func() {
+			select {
+			case <-p.done:
+				cancel(fmt.Errorf("it exited: %v", p.err))
+			case <-ctx.Done():
+			}
+		}()
+	}
 	err := poll(ctx, 90*time.Second, s.ready)
 	if err == nil {
 		return nil
 	}
-	select {
-	case <-stopped:
-		err = context.Cause(ctx)
-	default:
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
 	}
 	return fmt.Errorf("%s is not ready: %w\n--- the end of %s:\n%s", s.name, err, logFile, tail(logFile))
+}
+
+// stop ends a process, by force if it does not go by itself.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails when it is gone, which is what we want
+	select {
+	case <-p.done:
+	case <-time.After(5 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
 }
 
 // tail returns the last few lines of a file.
@@ -103,14 +121,16 @@ func (c *cluster) ensure(ctx context.Context, s service) error {
 		return s.await(ctx, log, nil)
 	}
 	return step(s.name, func() error {
-		cmd, exited, err := s.start(ctx, log, &syscall.SysProcAttr{Setsid: true})
+		p, err := s.start(log, &syscall.SysProcAttr{Setsid: true})
 		if err != nil {
 			return err
 		}
-		if err := c.writePid(s.name, cmd.Process.Pid); err != nil {
-			return errors.Join(err, cmd.Process.Kill())
+		if err := c.writePid(s.name, p.cmd.Process.Pid); err != nil {
+			// It may have exited already: that, and why, is then what to tell.
+			_ = p.cmd.Process.Kill()
+			return errors.Join(err, s.await(ctx, log, p))
 		}
-		return s.await(ctx, log, exited)
+		return s.await(ctx, log, p)
 	})
 }
 
@@ -174,17 +194,14 @@ func (c *cluster) services() []string {
 // stop ends a service, by force if it does not go by itself.
 func (c *cluster) stop(name string) error {
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		deadline := time.Now().Add(10 * time.Second)
-		for pid := c.pid(name); pid != 0; pid = c.pid(name) {
-			if signal != 0 {
-				if err := syscall.Kill(pid, signal); err != nil && err != syscall.ESRCH {
-					return fmt.Errorf("stopping %s (pid %d): %w", name, pid, err)
-				}
-				signal = 0
-			}
-			if time.Now().After(deadline) {
-				break
-			}
+		pid := c.pid(name)
+		if pid == 0 {
+			return nil
+		}
+		if err := syscall.Kill(pid, signal); err != nil && err != syscall.ESRCH {
+			return fmt.Errorf("stopping %s (pid %d): %w", name, pid, err)
+		}
+		for deadline := time.Now().Add(10 * time.Second); c.pid(name) != 0 && time.Now().Before(deadline); {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}

@@ -21,7 +21,7 @@ type tool struct {
 	builds  map[string]string // binaries, and the packages they are made from
 	aliases map[string]string // further names of a binary, which decide what it does
 	tags    string
-	version string // a linker flag that tells the binary its version, with %[1]s for that
+	version []string // the variables that tell a binary its version
 }
 
 var (
@@ -37,7 +37,10 @@ var (
 			"kubelet":                 "kubernetes",
 			"kubectl":                 "kubernetes",
 		},
-		version: "-X k8s.io/component-base/version.gitVersion=%[1]s",
+		version: []string{
+			"k8s.io/component-base/version.gitVersion",
+			"k8s.io/client-go/pkg/version.gitVersion", // in the user agent
+		},
 	}
 	etcdTool = tool{
 		name:   "etcd",
@@ -53,13 +56,13 @@ var (
 			"ctr":                     "github.com/containerd/containerd/v2/cmd/ctr",
 		},
 		tags:    "no_btrfs,no_devmapper,no_zfs",
-		version: "-X github.com/containerd/containerd/v2/version.Version=%[1]s",
+		version: []string{"github.com/containerd/containerd/v2/version.Version"},
 	}
 	kanikoTool = tool{
 		name:    "kaniko",
 		module:  "github.com/GoogleContainerTools/kaniko",
 		builds:  map[string]string{"kaniko-executor": "github.com/GoogleContainerTools/kaniko/cmd/executor"},
-		version: "-X github.com/GoogleContainerTools/kaniko/pkg/version.version=%[1]s",
+		version: []string{"github.com/GoogleContainerTools/kaniko/pkg/version.version"},
 	}
 	allTools = []tool{kubernetesTool, etcdTool, containerdTool, kanikoTool}
 )
@@ -81,7 +84,7 @@ func (c *cluster) build(ctx context.Context, tools ...tool) error {
 
 func (c *cluster) buildTool(ctx context.Context, t tool) error {
 	moduleDir := filepath.Join(c.source, "hack", "devcluster", "tools", t.name)
-	key, err := digestOfFiles(moduleDir)
+	key, err := t.digest(moduleDir)
 	if err != nil {
 		return err
 	}
@@ -118,8 +121,8 @@ func (c *cluster) buildTool(ctx context.Context, t tool) error {
 // build compiles a tool into a directory that is there when all of it is.
 func (t tool) build(ctx context.Context, moduleDir, version, dir string) error {
 	ldflags := "-s -w"
-	if t.version != "" {
-		ldflags += " " + fmt.Sprintf(t.version, version)
+	for _, variable := range t.version {
+		ldflags += " -X " + variable + "=" + version
 	}
 	partial := dir + ".partial"
 	for binary, pkg := range t.builds {
@@ -157,14 +160,16 @@ func relink(target, path string) error {
 	return os.Rename(next, path)
 }
 
-// digestOfFiles returns a short digest of a directory's files.
-func digestOfFiles(dir string) (string, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
+// digest returns a short digest of all that a tool's binaries depend on: how it
+// is described here, and the files of its module.
+func (t tool) digest(moduleDir string) (string, error) {
+	files, err := filepath.Glob(filepath.Join(moduleDir, "*"))
 	if err != nil {
 		return "", err
 	}
 	slices.Sort(files)
 	hash := sha256.New()
+	fmt.Fprintf(hash, "%+v\n", t)
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {

@@ -91,8 +91,8 @@ func (c *cluster) startKubernetes(ctx context.Context, cp *controlPlane) error {
 }
 
 func (c *cluster) startRegistries(ctx context.Context) error {
-	for _, make := range []func() (service, error){c.registry, c.authRegistry} {
-		s, err := make()
+	for _, define := range []func() (service, error){c.registry, c.authRegistry} {
+		s, err := define()
 		if err != nil {
 			return err
 		}
@@ -107,8 +107,8 @@ func (c *cluster) startGit(ctx context.Context) error {
 	if err := c.repositories(ctx); err != nil {
 		return fmt.Errorf("git repositories: %w", err)
 	}
-	for _, make := range []func() (service, error){c.sshServer, c.servers} {
-		s, err := make()
+	for _, define := range []func() (service, error){c.sshServer, c.servers} {
+		s, err := define()
 		if err != nil {
 			return err
 		}
@@ -127,9 +127,6 @@ var foreignDirs = []string{
 	"/var/lib/cni",        // what the CNI library remembers
 	"/var/lib/kubelet",    // the sockets of device plugins
 	"/var/log/containers", // the kubelet's links to logs
-	"/etc/cni",
-	"/opt/containerd",
-	"/run/netns",
 }
 
 // claimState makes the state directory, and notes which of the foreign
