@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,7 +44,7 @@ const (
 	retryObstacle = 30 * time.Second
 	// syncTimeout bounds the writes of one sync.
 	syncTimeout = time.Minute
-	// logTimeout, logLines and logBytes bound what is read of a failed container's log.
+	// logTimeout, logLines and logBytes bound what is read of the end of a failed container's log.
 	logTimeout = 5 * time.Second
 	logLines   = 400
 	logBytes   = 256 << 10
@@ -204,7 +205,9 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) (time.Dura
 		return 0, nil // what it owned goes by garbage collection
 	}
 	jobs := c.jobs.ByIndex(feed.ByOwner, string(build.UID))
-	pods := c.pods.ByIndex(feed.ByBuild, feed.BuildKey(build.Namespace, build.Name))
+	pods := slices.DeleteFunc(c.pods.ByIndex(feed.ByBuild, feed.BuildKey(build.Namespace, build.Name)), func(pod *corev1.Pod) bool {
+		return !ofRun(pod, build) // a label is quickly copied
+	})
 	if build.DeletionTimestamp != nil {
 		return 0, c.finalize(ctx, build, jobs, pods)
 	}
@@ -217,18 +220,20 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) (time.Dura
 	runs := c.observe(ctx, build, jobs, pods)
 	step := plan.Next(build, hash, jobs, pods, runs)
 	outcome := observe.Outcome{Hold: step.Hold}
-	if err := c.stop(ctx, step.Stop); err != nil {
+	if err := c.stop(ctx, build, step.Stop, runs); err != nil {
 		return 0, err
 	}
 	if step.Start {
 		job, obstacle, err := c.start(ctx, build, hash)
-		if err != nil {
+		switch {
+		case err != nil:
 			return 0, err
+		case job != nil:
+			runs = append(runs, c.observe(ctx, build, []*batchv1.Job{job}, pods)...)
+		case obstacle == nil:
+			outcome.Hold = observe.Queued
 		}
 		outcome.Obstacle = obstacle
-		if job != nil {
-			runs = append(runs, observe.Observe(observe.Evidence{Job: job, Build: build}, c.clock.Now()))
-		}
 	}
 
 	status := observe.Runs(build, hash, runs)
@@ -275,10 +280,7 @@ func (c *Controller) observe(ctx context.Context, build *v1alpha1.Build, jobs []
 		if observe.Remembers(build.Status, job) {
 			continue
 		}
-		evidence := observe.Evidence{Job: job, Build: build}
-		if before := build.Status.Run; before != nil && before.Job == job.Name && before.StartTime.Equal(&job.CreationTimestamp) {
-			evidence.Before = build.Status.Failure
-		}
+		evidence := observe.Evidence{Job: job, Build: build, Before: observe.Before(build.Status, job)}
 		evidence.Events = append(evidence.Events, c.createFailures.ByIndex(feed.ByInvolved, feed.InvolvedKey("Job", job.Namespace, job.Name))...)
 		for _, pod := range pods {
 			if metav1.IsControlledBy(pod, job) {
@@ -305,18 +307,31 @@ func (c *Controller) failedLog(ctx context.Context, namespace string, pods []*co
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	stream, err := c.kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{
-		Container: container, TailLines: ptr.To[int64](logLines), LimitBytes: ptr.To[int64](logBytes),
+		Container: container, TailLines: ptr.To[int64](logLines), // not LimitBytes, which would cut the end off
 	}).Stream(ctx)
 	if err != nil {
 		klog.FromContext(ctx).V(2).Info("Log of the failed container cannot be read", "pod", pod, "container", container, "reason", err)
 		return ""
 	}
 	defer func() { _ = stream.Close() }()
-	log, _ := io.ReadAll(io.LimitReader(stream, logBytes)) // what was read before an error still helps
+	var log tail
+	_, _ = io.Copy(&log, stream) // what was read before an error still helps
 	return string(log)
 }
 
-// start makes the Job of the newest inputs. Its name is made of their hash, so it is made once, whatever crashes when.
+// tail keeps the last logBytes of what is written to it.
+type tail []byte
+
+func (t *tail) Write(p []byte) (int, error) {
+	*t = append(*t, p...)
+	if surplus := len(*t) - logBytes; surplus > 0 {
+		*t = append((*t)[:0], (*t)[surplus:]...)
+	}
+	return len(p), nil
+}
+
+// start makes the Job of the newest inputs. Its name is made of their hash, so it is made once, whatever crashes when. It returns
+// neither a Job nor an obstacle while garbage collection is about to make room.
 func (c *Controller) start(ctx context.Context, build *v1alpha1.Build, hash string) (*batchv1.Job, *v1alpha1.Failure, error) {
 	jobs := c.kube.BatchV1().Jobs(build.Namespace)
 	job, err := jobs.Create(ctx, plan.Job(build, hash, c.images), metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
@@ -324,7 +339,7 @@ func (c *Controller) start(ctx context.Context, build *v1alpha1.Build, hash stri
 		// Our own earlier write that the watch has not shown yet, or an object of somebody else.
 		job, err = jobs.Get(ctx, plan.JobName(build, hash), metav1.GetOptions{})
 		if err == nil && !metav1.IsControlledBy(job, build) {
-			return nil, foreign("Job", job, v1alpha1.StepSchedule), nil
+			return nil, foreign(build, "Job", job, v1alpha1.StepSchedule), nil
 		}
 	}
 	if rejected(err) {
@@ -338,10 +353,20 @@ func (c *Controller) start(ctx context.Context, build *v1alpha1.Build, hash stri
 	return job, nil, nil
 }
 
-// stop ends Jobs that are not needed any more. In the foreground: such a Job stays until its pods are gone, and whoever waits
+// stop ends Jobs that are in the way. In the foreground: such a Job stays until its pods are gone, and whoever waits
 // for its end knows that nothing of it runs any more.
-func (c *Controller) stop(ctx context.Context, jobs []*batchv1.Job) error {
-	return c.remove(ctx, jobs, metav1.DeletePropagationForeground)
+func (c *Controller) stop(ctx context.Context, build *v1alpha1.Build, jobs []*batchv1.Job, runs []observe.Run) error {
+	if err := c.remove(ctx, jobs, metav1.DeletePropagationForeground); err != nil {
+		return err
+	}
+	for _, job := range jobs {
+		underWay := slices.ContainsFunc(runs, func(run observe.Run) bool { return run.Job == job.Name && !run.Expired })
+		if underWay && job.DeletionTimestamp == nil {
+			event := observe.EventCanceled(job.Name)
+			c.events.Event(build, event.Type, event.Reason, event.Message)
+		}
+	}
+	return nil
 }
 
 // remove deletes Jobs, and through garbage collection their pods.
@@ -373,6 +398,13 @@ func (c *Controller) deploy(ctx context.Context, build *v1alpha1.Build, image st
 	}
 	if image == "" {
 		return nil, nil, nil
+	}
+	if live, exists := c.deployments.Get(nameOf(build)); exists && metav1.IsControlledBy(live, build) {
+		if handover := plan.Handover(build, live); handover != nil {
+			if _, err := deployments.Apply(ctx, handover, metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy + "-replicas", Force: true}); err != nil {
+				return nil, nil, fmt.Errorf("handing the replicas over: %w", err)
+			}
+		}
 	}
 	deployment, obstacle, err := applyOwned(ctx, build, "Deployment", c.deployments, deployments, plan.Deployment(build, image))
 	if err == nil && obstacle == nil && build.Spec.Deployment.Service != nil {
@@ -411,7 +443,7 @@ func (c *Controller) finalize(ctx context.Context, build *v1alpha1.Build, jobs [
 			running = append(running, job)
 		}
 	}
-	if err := c.stop(ctx, running); err != nil {
+	if err := c.remove(ctx, running, metav1.DeletePropagationForeground); err != nil {
 		return err
 	}
 	if len(running) > 0 || slices.ContainsFunc(pods, observe.Active) {
@@ -419,7 +451,7 @@ func (c *Controller) finalize(ctx context.Context, build *v1alpha1.Build, jobs [
 	}
 	without := slices.DeleteFunc(slices.Clone(build.Finalizers), func(f string) bool { return f == v1alpha1.Finalizer })
 	_, err := c.patchFinalizers(ctx, build, without)
-	if gone(err) {
+	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
@@ -504,7 +536,7 @@ func applyOwned[T feed.Object, D desired[D]](ctx context.Context, build *v1alpha
 	live, exists := known.Get(nameOf(build))
 	switch {
 	case exists && !metav1.IsControlledBy(live, build):
-		return live, foreign(kind, live, v1alpha1.StepDeploy), nil
+		return live, foreign(build, kind, live, v1alpha1.StepDeploy), nil
 	case exists && live.GetDeletionTimestamp() != nil:
 		return live, nil, nil // its end is an event that brings us back
 	case exists && !plan.Differs(want, live):
@@ -520,7 +552,7 @@ func applyOwned[T feed.Object, D desired[D]](ctx context.Context, build *v1alpha
 		// Somebody else's, or our own without the label that we watch by.
 		applied, err = client.Get(ctx, build.Name, metav1.GetOptions{})
 		if err == nil && !metav1.IsControlledBy(applied, build) {
-			return live, foreign(kind, applied, v1alpha1.StepDeploy), nil
+			return live, foreign(build, kind, applied, v1alpha1.StepDeploy), nil
 		}
 		if err == nil {
 			applied, err = client.Apply(ctx, want.WithUID(applied.GetUID()).WithResourceVersion(applied.GetResourceVersion()), options)
@@ -572,9 +604,14 @@ func rejection(kind string, step v1alpha1.Step, err error) *v1alpha1.Failure {
 	}
 }
 
-func foreign(kind string, obj metav1.Object, step v1alpha1.Step) *v1alpha1.Failure {
+// foreign is the obstacle of an object that belongs to someone else. One of an earlier Build of the same name is none: there
+// can be only one such Build, so garbage collection is about to delete it, and its end is an event that brings us back.
+func foreign(build *v1alpha1.Build, kind string, obj metav1.Object, step v1alpha1.Step) *v1alpha1.Failure {
 	owner := "nobody"
 	if controller := metav1.GetControllerOfNoCopy(obj); controller != nil {
+		if controller.Kind == v1alpha1.BuildKind.Kind && controller.Name == build.Name {
+			return nil
+		}
 		owner = controller.Kind + " " + controller.Name
 	}
 	return &v1alpha1.Failure{
@@ -595,6 +632,12 @@ func recheck(runs []observe.Run, outcome observe.Outcome) time.Duration {
 		}
 	}
 	return soonest
+}
+
+// ofRun says whether the pod belongs to a Job that is named after the Build.
+func ofRun(pod *corev1.Pod, build *v1alpha1.Build) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.Name, build.Name+"-")
 }
 
 func nameOf(build *v1alpha1.Build) cache.ObjectName {

@@ -707,7 +707,7 @@ func TestSync(t *testing.T) {
 			w.given(func(b *v1alpha1.Build) { b.Spec.RunPolicy = v1alpha1.RunPolicyReplace })
 			w.settle()
 			w.change(func(b *v1alpha1.Build) { b.Spec.Source.Git.Revision = "v2" })
-			w.wantWrites(w.sync(), "update builds/status", "delete jobs")
+			w.wantWrites(w.sync(), "update builds/status", "delete jobs", "event BuildCanceled")
 			w.wantWrites(w.sync(), "update builds/status", "create jobs", "event BuildStarted")
 		},
 		"a run that waits for what is missing gives way to new inputs": func(w *world) {
@@ -716,7 +716,7 @@ func TestSync(t *testing.T) {
 			w.secretMissing()
 			w.settle()
 			w.change(func(b *v1alpha1.Build) { b.Spec.Source.Git.SecretName = "other" })
-			w.wantWrites(w.sync(), "update builds/status", "delete jobs")
+			w.wantWrites(w.sync(), "update builds/status", "delete jobs", "event BuildCanceled")
 		},
 		"a Secret that does not exist is said at once, and the run goes on when it does": func(w *world) {
 			w.given()
@@ -751,30 +751,74 @@ func TestSync(t *testing.T) {
 			w.wantWrites(w.sync(), "update builds/status", "event BuildFailed")
 			w.wantCondition(v1alpha1.ConditionBuilt, metav1.ConditionFalse, "DeadlineExceeded")
 		},
-		"inputs of before are not built again when their run was good": func(w *world) {
+		"inputs of before are built anew, since a branch has moved on": func(w *world) {
 			w.ready()
 			w.change(func(b *v1alpha1.Build) { b.Spec.Source.Git.Revision = "v2" })
 			w.settle()
 			w.runSucceeds(strings.ReplaceAll(digest1, "1", "2"))
 			w.settle()
 			w.change(func(b *v1alpha1.Build) { b.Spec.Source.Git.Revision = "main" })
-			w.wantWrites(w.sync(), "update builds/status", "apply deployments", "event BuildReused")
-			if !strings.HasSuffix(w.build().Status.Image, digest1) {
+			w.wantWrites(w.sync(), "update builds/status", "delete jobs")
+			w.wantWrites(w.sync(), "update builds/status", "create jobs", "event again")
+			if !strings.HasSuffix(w.build().Status.Image, "2") {
 				w.t.Errorf("image is %s", w.build().Status.Image)
 			}
 		},
-		"inputs of before are built again when their run failed": func(w *world) {
+		"going back to inputs of before cancels the run between them under Replace": func(w *world) {
+			w.ready(func(b *v1alpha1.Build) { b.Spec.RunPolicy = v1alpha1.RunPolicyReplace })
+			w.change(func(b *v1alpha1.Build) { b.Spec.Source.Git.Revision = "v2" })
+			w.settle()
+			w.change(func(b *v1alpha1.Build) { b.Spec.Source.Git.Revision = "main" })
+			w.settle()
+			w.wantPhase(v1alpha1.PhaseBuilding)
+			if jobs := w.jobs(); len(jobs) != 1 || jobs[0].Name != plan.JobName(w.build(), plan.Hash(w.build())) {
+				w.t.Errorf("Jobs are %v", jobs)
+			}
+		},
+		"replicas that are left out from now on stay as they are": func(w *world) {
+			w.ready(func(b *v1alpha1.Build) { b.Spec.Deployment.Replicas = ptr.To[int32](7) })
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.Replicas = nil })
+			w.wantWrites(w.sync(), "update builds/status", "apply deployments", "apply deployments")
+			if got := ptr.Deref(w.deployment().Spec.Replicas, 0); got != 7 {
+				w.t.Errorf("%d replicas", got)
+			}
+		},
+		"what is left of an earlier Build of that name is waited out": func(w *world) {
+			w.given()
+			build := w.build()
+			earlier := build.DeepCopy()
+			earlier.UID = "another"
+			_, err := w.kube.BatchV1().Jobs(namespace).Create(w.ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: plan.JobName(build, plan.Hash(build)),
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(earlier, v1alpha1.BuildKind)},
+			}}, metav1.CreateOptions{})
+			w.must(err)
+			w.wantWrites(w.sync(), "patch builds", "update builds/status", "create jobs", "get jobs")
+			w.wantPhase(v1alpha1.PhaseQueued)
+		},
+		"a Job that is being deleted has not failed": func(w *world) {
 			w.given()
 			w.settle()
+			job := w.job()
+			job.DeletionTimestamp, job.Finalizers = ptr.To(metav1.Now()), []string{"foregroundDeletion"}
+			_, err := w.kube.BatchV1().Jobs(namespace).Update(w.ctx, job, metav1.UpdateOptions{})
+			w.must(err)
 			w.runFails()
+			w.wantWrites(w.sync())
+			w.must(w.kube.BatchV1().Jobs(namespace).Delete(w.ctx, job.Name, metav1.DeleteOptions{}))
+			w.settle()
+			w.wantPhase(v1alpha1.PhaseBuilding)
+		},
+		"a failed rollout is not taken for the failure of the next run": func(w *world) {
+			w.ready()
+			w.rollout("ProgressDeadlineExceeded", corev1.ConditionFalse)
 			w.settle()
 			w.change(func(b *v1alpha1.Build) { b.Spec.Source.Git.Revision = "v2" })
 			w.settle()
-			w.runSucceeds(digest1)
+			w.jobEnds(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
+			time.Sleep(time.Minute)
 			w.settle()
-			w.change(func(b *v1alpha1.Build) { b.Spec.Source.Git.Revision = "main" })
-			w.wantWrites(w.sync(), "update builds/status", "delete jobs")
-			w.wantWrites(w.sync(), "update builds/status", "create jobs", "event again")
+			w.wantCondition(v1alpha1.ConditionBuilt, metav1.ConditionFalse, "JobFailed")
 		},
 		"finished runs beyond the limits are deleted": func(w *world) {
 			w.ready(func(b *v1alpha1.Build) { b.Spec.History = &v1alpha1.History{Successful: ptr.To[int32](1)} })

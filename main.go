@@ -72,6 +72,9 @@ func run(ctx context.Context, o options) error {
 	if flag.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q; build-controller takes flags only", flag.Arg(0))
 	}
+	if o.qps == 0 {
+		return errors.New("-kube-api-qps must not be 0; a negative number means no limit")
+	}
 	if o.workers < 1 {
 		return fmt.Errorf("-workers must be at least 1, not %d", o.workers)
 	}
@@ -115,17 +118,15 @@ func run(ctx context.Context, o options) error {
 	return lead(ctx, o.lease, work)
 }
 
-// lead works whenever it holds the Lease, until ctx ends. The Lease is released only when the work is done, so that two
-// controllers never work at the same time.
+// lead works when it holds the Lease, until ctx ends. Then the Lease is released only when the work is done, so that the next
+// controller does not begin before.
 func lead(ctx context.Context, config leaderelection.LeaderElectionConfig, work func(context.Context)) error {
 	electing, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
-	worked := make(chan struct{})
 	config.Name = v1alpha1.ManagedBy
 	config.ReleaseOnCancel = true
 	config.Callbacks = leaderelection.LeaderCallbacks{
 		OnStartedLeading: func(leading context.Context) {
-			defer close(worked)
 			working, stop := context.WithCancel(leading)
 			defer stop()
 			defer context.AfterFunc(ctx, stop)()
@@ -146,8 +147,7 @@ func lead(ctx context.Context, config leaderelection.LeaderElectionConfig, work 
 	defer standby()
 	elector.Run(electing)
 	if ctx.Err() == nil {
-		<-worked
-		return errors.New("the Lease was lost to another controller")
+		return errors.New("the Lease was lost") // the process ends with whatever is under way: another may work already
 	}
 	return nil
 }

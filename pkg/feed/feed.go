@@ -9,8 +9,8 @@
 //     piled up may be handed over together; between different objects there is no order.
 //   - Store first: when Changed(old, new) is called, Get and ByIndex already answer with new.
 //   - One goroutine: Changed is never called by two goroutines at once.
-//   - Backpressure: while Changed runs, nothing more is taken from the watch. Nothing is buffered
-//     without bound: the changes that wait are at most one entry an object.
+//   - Backpressure: while Changed runs, nothing more is taken from the watch, so nothing is buffered
+//     without bound.
 //   - Own writes: after Wrote(obj), Get and ByIndex answer with obj until the watch has caught up,
 //     so that a reader never acts twice because the watch is late.
 //

@@ -34,7 +34,7 @@ func BuildKey(namespace, build string) string { return namespace + "/" + build }
 // InvolvedKey returns the value under which ByInvolved files the Events about an object.
 func InvolvedKey(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 
-// Jobs feeds the Jobs that the controller made, without their specs.
+// Jobs feeds the Jobs that the controller made. Of their specs only what a sync reads is kept.
 func Jobs(logger klog.Logger, client kubernetes.Interface, changed func(old, new *batchv1.Job)) *Feed[*batchv1.Job] {
 	return New(logger, Options[*batchv1.Job]{
 		Name:      "jobs",
@@ -43,7 +43,7 @@ func Jobs(logger klog.Logger, client kubernetes.Interface, changed func(old, new
 		Changed:   changed,
 		Strip: func(job *batchv1.Job) {
 			job.ManagedFields = nil
-			job.Spec = batchv1.JobSpec{}
+			job.Spec = batchv1.JobSpec{ActiveDeadlineSeconds: job.Spec.ActiveDeadlineSeconds, Suspend: job.Spec.Suspend}
 		},
 		Indexers: cache.Indexers{ByOwner: func(obj any) ([]string, error) {
 			if owner := metav1.GetControllerOfNoCopy(obj.(*batchv1.Job)); owner != nil {

@@ -10,6 +10,11 @@ import (
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 )
 
+// EventCanceled is worth recording when a run is stopped before its end.
+func EventCanceled(job string) Event {
+	return Event{corev1.EventTypeNormal, EventBuildCanceled, "Job " + job + " is stopped: newer inputs take its place"}
+}
+
 // Event is one to record on a Build.
 type Event struct {
 	Type, Reason, Message string
@@ -23,7 +28,6 @@ const (
 	EventBuildFailed    = "BuildFailed"
 	EventBuildWaiting   = "BuildWaiting"
 	EventBuildCanceled  = "BuildCanceled"
-	EventBuildReused    = "BuildReused"
 	EventDeployed       = "Deployed"
 )
 
@@ -37,13 +41,8 @@ func Events(before, after v1alpha1.BuildStatus) []Event {
 		events = append(events, Event{corev1.EventTypeWarning, reason, message})
 	}
 
-	if run := after.Run; run != nil && !sameRun(before.Run, run) {
-		switch {
-		case run.CompletionTime == nil:
-			normal(EventBuildStarted, "Job %s builds %s", run.Job, orDefault(run.Revision, "the default branch"))
-		case slices.ContainsFunc(before.History, func(old v1alpha1.Run) bool { return sameRun(&old, run) }):
-			normal(EventBuildReused, "The same inputs were built before by Job %s: %s", run.Job, run.Image)
-		}
+	if run := after.Run; run != nil && run.CompletionTime == nil && !sameRun(before.Run, run) {
+		normal(EventBuildStarted, "Job %s builds %s", run.Job, orDefault(run.Revision, "the default branch"))
 	}
 	for _, run := range slices.Backward(after.History) {
 		if slices.ContainsFunc(before.History, func(old v1alpha1.Run) bool { return sameRun(&old, &run) }) {

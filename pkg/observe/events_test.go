@@ -27,9 +27,9 @@ func failing(step v1alpha1.Step, reason v1alpha1.FailureReason) func(*v1alpha1.B
 	return func(s *v1alpha1.BuildStatus) { s.Failure = aFailure(step, reason) }
 }
 
-func deployedIs(value metav1.ConditionStatus) func(*v1alpha1.BuildStatus) {
+func deployedIs(reason string) func(*v1alpha1.BuildStatus) {
 	return func(s *v1alpha1.BuildStatus) {
-		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDeployed, Status: value}}
+		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDeployed, Reason: reason}}
 	}
 }
 
@@ -68,12 +68,15 @@ func TestEvents(t *testing.T) {
 		"nor can the Deployment":        {status(none, failing(schedule, v1alpha1.FailureRejected)), status(none, failing(deploy, v1alpha1.FailureRejected)), []string{"Warning Rejected"}, nil},
 		"the rollout failed":            {remembering(good("n", 1)), status(remembering(good("n", 1)), failing(deploy, v1alpha1.FailureRolloutFailed)), []string{"Warning RolloutFailed"}, nil},
 		"the application is not well":   {remembering(good("n", 1)), status(remembering(good("n", 1)), failing(deploy, v1alpha1.FailureUnavailable)), []string{"Warning Unavailable"}, nil},
-		"the application is well again": {status(remembering(good("n", 1)), failing(deploy, v1alpha1.FailureUnavailable), deployedIs("False")), status(remembering(good("n", 1)), deployedIs("True")), []string{"Normal Deployed"}, nil},
+		"the application is well again": {status(remembering(good("n", 1)), failing(deploy, v1alpha1.FailureUnavailable), deployedIs("Unavailable")), status(remembering(good("n", 1)), deployedIs("Available")), []string{"Normal Deployed"}, nil},
 
-		"the image runs":             {status(remembering(good("n", 1)), deployedIs("Unknown")), status(remembering(good("n", 1)), deployedIs("True")), []string{"Normal Deployed"}, []string{imageOf("n")}},
-		"another image runs at once": {status(remembering(good("o", 1)), deployedIs("True")), status(remembering(good("n", 20), good("o", 1)), deployedIs("True")), []string{"Normal BuildSucceeded", "Normal Deployed"}, nil},
-		"the application moves on":   {status(remembering(good("n", 1)), deployedIs("True")), status(remembering(good("n", 1)), deployedIs("Unknown")), nil, nil},
-		"the phase alone changes":    {none, status(none, func(s *v1alpha1.BuildStatus) { s.Phase, s.ObservedGeneration = "Queued", 3 }), nil, nil},
+		"the image runs":                   {status(remembering(good("n", 1)), deployedIs("Deploying")), status(remembering(good("n", 1)), deployedIs("Available")), []string{"Normal Deployed"}, []string{imageOf("n")}},
+		"another image runs at once":       {status(remembering(good("o", 1)), deployedIs("Available")), status(remembering(good("n", 20), good("o", 1)), deployedIs("Available")), []string{"Normal BuildSucceeded", "Normal Deployed"}, nil},
+		"the application moves on":         {status(remembering(good("n", 1)), deployedIs("Available")), status(remembering(good("n", 1)), deployedIs("Deploying")), nil, nil},
+		"the application grows":            {status(remembering(good("n", 1)), deployedIs("Available")), status(remembering(good("n", 1)), deployedIs("Scaling")), nil, nil},
+		"the application has grown":        {status(remembering(good("n", 1)), deployedIs("Scaling")), status(remembering(good("n", 1)), deployedIs("Available")), nil, nil},
+		"another image runs while it grew": {status(remembering(good("o", 1)), deployedIs("Scaling")), status(remembering(good("o", 1)), deployedIs("Available"), func(s *v1alpha1.BuildStatus) { s.Image = imageOf("n") }), []string{"Normal Deployed"}, nil},
+		"the phase alone changes":          {none, status(none, func(s *v1alpha1.BuildStatus) { s.Phase, s.ObservedGeneration = "Queued", 3 }), nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			events := Events(c.before, c.after)

@@ -68,10 +68,10 @@ func Failure(e Evidence) *v1alpha1.Failure {
 		s.pending = s.pod
 	}
 	switch {
-	case jobSucceeded(e.Job):
-		return nil
 	case failedCondition(e.Job) != nil:
 		return first(whyFailed, s)
+	case jobSucceeded(e.Job):
+		return nil
 	default:
 		return first(whyWaiting, s)
 	}

@@ -24,6 +24,9 @@ func rollout(deployment *appsv1.Deployment, image string, before metav1.Conditio
 	switch {
 	case deployment.Status.ObservedGeneration < deployment.Generation && rolledOut && deployment.Status.ObservedGeneration > 0:
 		// Annotations and replicas count the generation up too.
+		if before.Status == metav1.ConditionFalse {
+			return notDeployed(&v1alpha1.Failure{Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureReason(before.Reason), Message: before.Message})
+		}
 		return metav1.Condition{Type: before.Type, Status: before.Status, Reason: before.Reason, Message: before.Message}, nil
 	case deployment.Status.ObservedGeneration < deployment.Generation:
 		return deploying(image), nil

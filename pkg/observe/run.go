@@ -6,6 +6,7 @@ package observe
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -39,6 +40,9 @@ func (r Run) Ended() bool { return r.CompletionTime != nil }
 // Jobs and Pods are watched separately, and one watch can be behind the other.
 const lateness = 30 * time.Second
 
+// minRestart is the time between two starts of a run that only waits: a short timeout makes no hot loop.
+const minRestart = time.Minute
+
 // Observe tells what became of the run whose Job is in the evidence.
 func Observe(e Evidence, now time.Time) Run {
 	job := e.Job
@@ -61,6 +65,9 @@ func Observe(e Evidence, now time.Time) Run {
 		}
 		run.Image = image
 		return run.end(v1alpha1.ResultSucceeded, pod, podEnd(pod, now))
+	case job.DeletionTimestamp != nil && complete == nil:
+		// Its end is not its own; once it is gone it is made again, or something else.
+		return run
 	case complete == nil && failed == nil:
 		run.Failure = Failure(e)
 		return run
@@ -73,7 +80,12 @@ func Observe(e Evidence, now time.Time) Run {
 	}
 	failure := Failure(e)
 	if deadlineExceeded(failed) && e.Before != nil && waitingReasons[failure.Reason] {
-		run.Failure, run.Expired = failure, true
+		run.Failure = failure
+		if rest := minRestart - now.Sub(run.StartTime.Time); rest > 0 {
+			run.Recheck = rest
+		} else {
+			run.Expired = true
+		}
 		return run
 	}
 	return run.fail(failure, pod, failed.LastTransitionTime)
@@ -168,10 +180,11 @@ func podEnd(pod *corev1.Pod, now time.Time) metav1.Time {
 // pushedImage is the image by digest. kaniko writes the digest before it pushes, so it counts only in a
 // pod that succeeded; and since a build can write what it likes there, only in the form of a digest.
 func pushedImage(job *batchv1.Job, pod *corev1.Pod) (string, bool) {
-	if len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Terminated == nil {
+	builder := builderStatus(pod)
+	if builder == nil || builder.State.Terminated == nil {
 		return "", false
 	}
-	sum := digest.Digest(strings.TrimSpace(pod.Status.ContainerStatuses[0].State.Terminated.Message))
+	sum := digest.Digest(strings.TrimSpace(builder.State.Terminated.Message))
 	if sum.Validate() != nil || sum.Algorithm() != digest.SHA256 {
 		return "", false
 	}
@@ -195,10 +208,14 @@ var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // readCommit takes commit, date, author and subject, a line each, from the termination message of the source step.
 func readCommit(run *v1alpha1.Run, pod *corev1.Pod) {
-	if pod == nil || len(pod.Status.InitContainerStatuses) == 0 {
+	if pod == nil {
 		return
 	}
-	terminated := pod.Status.InitContainerStatuses[0].State.Terminated
+	source := slices.IndexFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == sourceContainer })
+	if source < 0 {
+		return
+	}
+	terminated := pod.Status.InitContainerStatuses[source].State.Terminated
 	if terminated == nil || terminated.ExitCode != 0 {
 		return
 	}
@@ -221,6 +238,7 @@ func oneLine(text string) string {
 		}
 		return -1
 	}, strings.ToValidUTF8(text, ""))
+	text = strings.TrimSpace(text)
 	if runes := []rune(text); len(runes) > textLength {
 		return string(runes[:textLength-1]) + "…"
 	}

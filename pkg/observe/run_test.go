@@ -90,10 +90,10 @@ func TestObserve(t *testing.T) {
 	}{
 		"a Job that was just made is under way":   {job: theJob()},
 		"a running pod is under way":              {job: theJob(), pods: one(runPod(corev1.PodRunning))},
-		"the commit is known once it is cloned":   {job: theJob(), pods: one(runPod(corev1.PodRunning, exited("git-sync", 0, commitLog, 10))), commit: true},
-		"a clone that failed has no commit":       {job: theJob(), pods: one(runPod(corev1.PodFailed, exited("git-sync", 1, commitLog, 10)))},
-		"a pod that failed waits for its Job":     {job: theJob(), pods: one(failedPod()), commit: true},
-		"about to fail is not failed yet":         {job: theJob(is(batchv1.JobFailureTarget, "x", 40)), pods: one(failedPod()), commit: true},
+		"the commit alone is not told of":         {job: theJob(), pods: one(runPod(corev1.PodRunning, exited("git-sync", 0, commitLog, 10)))},
+		"a clone that failed has no commit":       {job: theJob(backoff), pods: one(runPod(corev1.PodFailed, exited("git-sync", 1, commitLog, 10))), result: "CloneFailed", end: 45},
+		"a pod that failed waits for its Job":     {job: theJob(), pods: one(failedPod())},
+		"about to fail is not failed yet":         {job: theJob(is(batchv1.JobFailureTarget, "x", 40)), pods: one(failedPod())},
 		"a condition that is not true is nothing": {job: theJob(batchv1.JobCondition{Type: batchv1.JobFailed, Status: corev1.ConditionFalse})},
 
 		"a pod that succeeded is the end, whatever its Job says": {
@@ -114,7 +114,7 @@ func TestObserve(t *testing.T) {
 		},
 		"success without a digest":          {job: theJob(), pods: one(succeededPod("")), result: "DigestMissing", end: 40, commit: true},
 		"success with something else":       {job: theJob(), pods: one(succeededPod("no digest")), result: "DigestMissing", end: 40, commit: true},
-		"success with another algorithm":    {job: theJob(), pods: one(succeededPod("md5:11111111111111111111111111111111")), result: "DigestMissing", end: 40, commit: true},
+		"success with another algorithm":    {job: theJob(), pods: one(succeededPod("sha512:" + strings.Repeat("1", 128))), result: "DigestMissing", end: 40, commit: true},
 		"success with a digest and more":    {job: theJob(), pods: one(succeededPod(theDigest + "\nevil")), result: "DigestMissing", end: 40, commit: true},
 		"success with a digest in capitals": {job: theJob(), pods: one(succeededPod(strings.ToUpper(theDigest))), result: "DigestMissing", end: 40, commit: true},
 
@@ -134,7 +134,10 @@ func TestObserve(t *testing.T) {
 			job: theJob(backoff), pods: one(failedPod()), before: missingSecret, result: "PushFailed", end: 45, commit: true,
 		},
 
-		"an end whose pods the watch did not show yet":    {job: theJob(complete), now: 42, recheck: true},
+		"an end whose pods the watch did not show yet": {job: theJob(complete), now: 42, recheck: true},
+		"what was found before stays until they do": {
+			job: theJob(backoff), before: missingSecret, now: 46, failure: v1alpha1.FailureSecretNotFound, recheck: true,
+		},
 		"an end whose pods show no end yet":               {job: theJob(complete), pods: one(runPod(corev1.PodRunning)), now: 42 + 29, recheck: true},
 		"a failure whose pods the watch did not show yet": {job: theJob(backoff), now: 46, recheck: true},
 		"a deadline whose pods show no end yet":           {job: theJob(deadline), pods: one(runPod(corev1.PodRunning)), now: 101, recheck: true},
@@ -208,7 +211,7 @@ func TestWhatIsReadOfACommit(t *testing.T) {
 		"long names":                       {theCommit + "\n2026-01-02T03:04:05Z\n" + long + "\n" + long, theCommit, long[:2*199] + "…", long[:2*199] + "…", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pod := runPod(corev1.PodRunning, exited("git-sync", 0, c.message, 10))
+			pod := runPod(corev1.PodSucceeded, exited("git-sync", 0, c.message, 10), exited("kaniko", 0, theDigest, 40))
 			run := Observe(Evidence{Job: theJob(), Pods: []*corev1.Pod{pod}, Build: &v1alpha1.Build{}}, epoch)
 			if run.Commit != c.commit || run.Author != c.author || run.Subject != c.subject || (run.Committed == nil) != c.undated {
 				t.Errorf("got %q of %v by %q: %q", run.Commit, run.Committed, run.Author, run.Subject)

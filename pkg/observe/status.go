@@ -31,17 +31,23 @@ func Remembers(status v1alpha1.BuildStatus, job *batchv1.Job) bool {
 	})
 }
 
-// Settled returns the finished run that stands for the inputs with that hash, even if its Job is
-// gone. A good run stands for them for as long as it is remembered, so that going back to
-// inputs of before takes no build. A failed one only until other inputs were tried.
+// Before returns what was found earlier about the run of that Job, which may have been made anew because it only waited.
+func Before(status v1alpha1.BuildStatus, job *batchv1.Job) *v1alpha1.Failure {
+	run, failure := status.Run, status.Failure
+	if run == nil || run.Job != job.Name || failure == nil || failure.Step == v1alpha1.StepDeploy {
+		return nil
+	}
+	if !run.StartTime.Equal(&job.CreationTimestamp) && !waitingReasons[failure.Reason] {
+		return nil
+	}
+	return failure
+}
+
+// Settled returns the newest run if it has ended and is for the inputs with that hash: they are not built again, even if
+// its Job is gone. An older run of the same inputs settles nothing: a branch has moved on since.
 func Settled(status v1alpha1.BuildStatus, hash string) (run v1alpha1.Run, ok bool) {
 	newest := ptr.Deref(status.Run, v1alpha1.Run{})
-	for _, run := range status.History {
-		if run.Hash == hash && (run.Result == v1alpha1.ResultSucceeded || newest.Hash == hash && newest.CompletionTime != nil) {
-			return run, true
-		}
-	}
-	return v1alpha1.Run{}, false
+	return newest, newest.Hash == hash && newest.CompletionTime != nil
 }
 
 // Runs returns the status of the Build with run, history, image and the failure of the run brought
@@ -55,7 +61,9 @@ func Runs(build *v1alpha1.Build, hash string, runs []Run) v1alpha1.BuildStatus {
 	}
 	status.Failure = nil
 
-	settled, isSettled := Settled(status, hash)
+	if _, ok := Settled(status, hash); ok {
+		status.Failure = runFailure
+	}
 	runs = slices.Clone(runs)
 	slices.SortStableFunc(runs, func(a, b Run) int { return a.StartTime.Compare(b.StartTime.Time) })
 	for _, run := range runs {
@@ -71,15 +79,6 @@ func Runs(build *v1alpha1.Build, hash string, runs []Run) v1alpha1.BuildStatus {
 		}
 		if run.Hash == hash {
 			status.Failure = run.Failure
-		}
-	}
-	if isSettled {
-		if status.Run != nil && status.Run.Hash == hash && settled.Result != v1alpha1.ResultSucceeded {
-			status.Failure = runFailure
-		}
-		status.Run = &settled
-		if settled.Image != "" { // the inputs of before again: what they gave is what shall run
-			status.Image = settled.Image
 		}
 	}
 	status.History = trimmed(status.History, build.Spec.History, status.Run)

@@ -420,7 +420,7 @@ func TestAConditionKeepsTheTimeOfItsTransition(t *testing.T) {
 func TestADeploymentThatIsNotAskedForAnyMoreHasNoCondition(t *testing.T) {
 	build := &v1alpha1.Build{Status: remembering(good("n", 1))}
 	build.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDeployed, Status: "False", Reason: "RolloutFailed"}}
-	got := Conclude(build, Runs(build, newestHash, nil), newestHash, Outcome{}, at(1))
+	got := Conclude(build, build.Status, newestHash, Outcome{}, at(1))
 	if meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionDeployed) != nil || got.Phase != v1alpha1.PhaseReady {
 		t.Errorf("got %+v", got)
 	}

@@ -3,8 +3,10 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -67,7 +69,24 @@ func Deployment(build *v1alpha1.Build, image string) *appsv1ac.DeploymentApplyCo
 		WithLabels(managedLabels(build)).
 		WithOwnerReferences(owner(build)).
 		WithSpec(deploymentSpec)
-	return deployment.WithAnnotations(map[string]string{v1alpha1.AppliedAnnotation: fingerprint(deployment)})
+	applied := fingerprint(deployment)
+	if spec.Replicas != nil {
+		applied += withReplicas
+	}
+	return deployment.WithAnnotations(map[string]string{v1alpha1.AppliedAnnotation: applied})
+}
+
+// withReplicas at the end of AppliedAnnotation says that the replicas were among what was applied.
+const withReplicas = "-replicas"
+
+// Handover returns what a second field manager has to apply before the replicas are left out for the first time; nil when
+// there is nothing to hand over. Without another owner the API server would set them back to 1.
+func Handover(build *v1alpha1.Build, live *appsv1.Deployment) *appsv1ac.DeploymentApplyConfiguration {
+	if build.Spec.Deployment.Replicas != nil || live.Spec.Replicas == nil || !strings.HasSuffix(live.Annotations[v1alpha1.AppliedAnnotation], withReplicas) {
+		return nil
+	}
+	return appsv1ac.Deployment(build.Name, build.Namespace).WithUID(live.UID).
+		WithSpec(appsv1ac.DeploymentSpec().WithReplicas(*live.Spec.Replicas))
 }
 
 // Service returns the Service of the Build as it should be.

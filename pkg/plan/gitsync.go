@@ -21,9 +21,10 @@ const (
 
 // gitSyncScript runs git-sync with the container's arguments and leaves commit, date, author and
 // subject in the termination message, from where observe reads them. What users write never gets
-// into the script: it reaches git-sync as one argument each.
+// into the script: it reaches git-sync as one argument each. Author and subject are cut, because of a
+// termination message only the last 4096 bytes are kept.
 const gitSyncScript = `/git-sync "$@" && git -C ` + workspaceDir + "/" + sourceLink +
-	` log -1 --no-show-signature --format='%H%n%aI%n%an%n%s' >` + terminationLog
+	` log -1 --no-show-signature --format='%H%n%aI%n%<(200,trunc)%an%n%<(200,trunc)%s' >` + terminationLog
 
 // gitSync is the step that clones the repository. The flags are those of git-sync v4.
 func gitSync(build *v1alpha1.Build, image string) corev1.Container {

@@ -10,8 +10,7 @@ import (
 	"github.com/buildcontroller/build-controller/pkg/observe"
 )
 
-// Step is what is to be done next about the runs of a Build. At most one of its fields is set; none
-// means that nothing is to be done.
+// Step is what is to be done next about the runs of a Build; the zero value is nothing.
 type Step struct {
 	// Start the run of the newest inputs.
 	Start bool
@@ -41,16 +40,16 @@ func Next(build *v1alpha1.Build, hash string, jobs []*batchv1.Job, pods []*corev
 	if _, ok := observe.Settled(build.Status, hash); ok {
 		return Step{}
 	}
-	if old := jobNamed(jobs, JobName(build, hash)); old != nil {
-		return Step{Stop: []*batchv1.Job{old}, Hold: observe.Queued} // failed before other inputs were tried: once more
-	}
-	switch {
+	switch old := jobNamed(jobs, JobName(build, hash)); {
 	case build.Spec.Suspend:
 		return Step{Hold: observe.Suspended}
 	case len(others) > 0 && replaceable:
 		return Step{Stop: others, Hold: observe.Queued}
 	case len(others) > 0:
 		return Step{Hold: observe.Queued}
+	case old != nil:
+		// The same inputs were built before others; they are built anew, and the name must be free for that.
+		return Step{Stop: []*batchv1.Job{old}, Hold: observe.Queued}
 	}
 	for _, pod := range pods {
 		// Its Job is gone but it still pushes: two runs at once would race for the tag.

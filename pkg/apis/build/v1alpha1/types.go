@@ -191,6 +191,7 @@ type BuildArg struct {
 type Builder struct {
 	// resources of the container that builds. Default: none, so the namespace's LimitRange or no limit.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="resources.claims are not supported: the pod has no resourceClaims"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 }
 
@@ -242,9 +243,11 @@ type Deployment struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=200
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || !has(e.valueFrom.fileKeyRef))",message="valueFrom.fileKeyRef is not supported: the pod has no volume that it could name"
 	Env []corev1.EnvVar `json:"env,omitempty"`
 	// resources of the application's container.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="resources.claims are not supported: the pod has no resourceClaims"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 	// progressDeadline is how long a rollout may go without progress before it counts as failed. Default: 10m.
 	// +optional

@@ -1,0 +1,386 @@
+//go:build apitest
+
+package apitest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+)
+
+// A change sets one field of the Build that the cases below start from, which
+// is a good one. A nil value takes the field away.
+type change struct {
+	field string // dotted
+	value any
+}
+
+func set(field string, value any) change { return change{field, value} }
+
+// minimal is the least that a Build can say.
+func minimal(name string, changes ...change) *unstructured.Unstructured {
+	build := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "buildcontroller.dev/v1alpha1",
+		"kind":       "Build",
+		"metadata":   map[string]any{"name": name},
+		"spec": map[string]any{
+			"source": map[string]any{"git": map[string]any{"url": "https://git.example.com/acme/shop.git"}},
+			"image":  map[string]any{"name": "registry.example.com/acme/shop:1.0"},
+		},
+	}}
+	for _, c := range changes {
+		path := strings.Split(c.field, ".")
+		if c.value == nil {
+			unstructured.RemoveNestedField(build.Object, path...)
+			continue
+		}
+		// Through JSON, so that cases may be written with any type.
+		encoded, err := json.Marshal(c.value)
+		if err != nil {
+			panic(err)
+		}
+		var value any
+		if err := json.Unmarshal(encoded, &value); err != nil {
+			panic(err)
+		}
+		if err := unstructured.SetNestedField(build.Object, value, path...); err != nil {
+			panic(err)
+		}
+	}
+	return build
+}
+
+const (
+	url        = "spec.source.git.url"
+	gitSecret  = "spec.source.git.secretName"
+	rev        = "spec.source.git.revision"
+	contextDir = "spec.source.contextDir"
+	image      = "spec.image.name"
+	dockerfile = "spec.dockerfile.path"
+	buildArgs  = "spec.dockerfile.buildArgs"
+	ports      = "spec.deployment.ports"
+	replicas   = "spec.deployment.replicas"
+	timeout    = "spec.timeout"
+	name       = "metadata.name"
+)
+
+type object = map[string]any
+
+var (
+	http80   = object{"name": "http", "containerPort": 8080, "servicePort": 80}
+	withSSH  = set(gitSecret, "git-creds")
+	longName = strings.Repeat("n", 52)
+)
+
+// What users are told.
+const (
+	badURL      = "url must be ssh://user@host/path, user@host:path or https://host/path, with no password in it"
+	needsSecret = "secretName is required for a repository over ssh: name a Secret with the keys ssh and known_hosts"
+	badRevision = "revision must be the name of a branch or tag, or a full commit id"
+	badContext  = "contextDir must be a path inside the repository: not absolute, no '..'"
+	badPath     = "path must be a path inside the context directory: not absolute, no '..'"
+	badImage    = "name must be [registry/]repository[:tag] with a lower case repository and a tag of at most 128 characters"
+	hasDigest   = "name must have no digest: the digest is what the build finds out"
+	badTimeout  = "timeout must be between 1s and 720h"
+	badDeadline = "progressDeadline must be between 1s and 720h"
+	badName     = "metadata.name must start with a letter and have at most 52 lower case letters, digits and '-'"
+	badPort     = "name of a port must have lower case letters, digits and '-', and at least one letter"
+	samePorts   = "the names of ports must differ"
+	noPorts     = "service needs at least one entry in ports"
+)
+
+var refused = map[string]struct {
+	changes []change
+	says    string // with the path of the field where that is not in the message
+}{
+	"no source":                               {[]change{set("spec.source", nil)}, "spec.source: Required value"},
+	"no url":                                  {[]change{set(url, nil)}, "spec.source.git.url: Required value"},
+	"no image":                                {[]change{set("spec.image", nil)}, "spec.image: Required value"},
+	"no spec":                                 {[]change{set("spec", nil)}, "spec: Required value"},
+	"an empty url":                            {[]change{set(url, "")}, "spec.source.git.url: Invalid value"},
+	"git's ext transport":                     {[]change{set(url, "ext::sh -c id"), withSSH}, badURL},
+	"git's ext transport, no space":           {[]change{set(url, "ext::id"), withSSH}, badURL},
+	"a file url":                              {[]change{set(url, "file:///srv/git/shop"), withSSH}, badURL},
+	"a path":                                  {[]change{set(url, "/srv/git/shop"), withSSH}, badURL},
+	"a git url":                               {[]change{set(url, "git://git.example.com/acme/shop.git"), withSSH}, badURL},
+	"an http url":                             {[]change{set(url, "http://git.example.com/acme/shop.git"), withSSH}, badURL},
+	"an option for a url":                     {[]change{set(url, "--upload-pack=id"), withSSH}, badURL},
+	"an option for a user":                    {[]change{set(url, "-oProxyCommand=id@git.example.com:shop"), withSSH}, badURL},
+	"an option for a host":                    {[]change{set(url, "ssh://-oProxyCommand=id/shop"), withSSH}, badURL},
+	"an option for a host after a user":       {[]change{set(url, "ssh://git@-oProxyCommand=id/shop"), withSSH}, badURL},
+	"an option for an scp-like host":          {[]change{set(url, "git@-oProxyCommand=id:shop"), withSSH}, badURL},
+	"a password in an https url":              {[]change{set(url, "https://ada:secret@git.example.com/acme/shop.git")}, badURL},
+	"a token in an https url":                 {[]change{set(url, "https://token@git.example.com/acme/shop.git")}, badURL},
+	"a password in an ssh url":                {[]change{set(url, "ssh://git:secret@git.example.com/acme/shop.git"), withSSH}, badURL},
+	"a url with a line feed":                  {[]change{set(url, "https://git.example.com/acme/shop.git\nx")}, badURL},
+	"a url that ends in a line feed":          {[]change{set(url, "https://git.example.com/acme/shop.git\n")}, badURL},
+	"a url with a carriage return":            {[]change{set(url, "https://git.example.com/acme\r/shop.git")}, badURL},
+	"an scp-like url with a line feed":        {[]change{set(url, "git@git.example.com:acme/shop.git\n"), withSSH}, badURL},
+	"a url with a space":                      {[]change{set(url, "https://git.example.com/My Project/shop")}, badURL},
+	"a url with no path":                      {[]change{set(url, "https://git.example.com")}, badURL},
+	"a url with an empty path":                {[]change{set(url, "https://git.example.com/")}, badURL},
+	"a url with no host":                      {[]change{set(url, "https:///acme/shop.git")}, badURL},
+	"an scp-like url with no path":            {[]change{set(url, "git@git.example.com:"), withSSH}, badURL},
+	"an scp-like url with no user":            {[]change{set(url, "git.example.com:acme/shop.git"), withSSH}, badURL},
+	"a port that is no port":                  {[]change{set(url, "ssh://git@git.example.com:123456/acme/shop.git"), withSSH}, badURL},
+	"a url of 2049 characters":                {[]change{set(url, "https://git.example.com/"+strings.Repeat("a", 2025))}, "Too long: may not be more than 2048"},
+	"ssh without a Secret":                    {[]change{set(url, "ssh://git@git.example.com/acme/shop.git")}, needsSecret},
+	"scp-like without a Secret":               {[]change{set(url, "git@git.example.com:acme/shop.git")}, needsSecret},
+	"ssh with an empty Secret name":           {[]change{set(url, "git@git.example.com:acme/shop.git"), set(gitSecret, "")}, needsSecret},
+	"a Secret name that cannot be one":        {[]change{set(gitSecret, "Git_Creds")}, "spec.source.git.secretName: Invalid value"},
+	"a push Secret that cannot be one":        {[]change{set("spec.image.secretName", "a/b")}, "spec.image.secretName: Invalid value"},
+	"an option for a revision":                {[]change{set(rev, "-b")}, badRevision},
+	"a revision with a space":                 {[]change{set(rev, "my branch")}, badRevision},
+	"a range for a revision":                  {[]change{set(rev, "v1..v2")}, badRevision},
+	"an expression for a revision":            {[]change{set(rev, "main~1")}, badRevision},
+	"a parent for a revision":                 {[]change{set(rev, "main^")}, badRevision},
+	"a reflog entry for a revision":           {[]change{set(rev, "main@{1}")}, badRevision},
+	"a refspec for a revision":                {[]change{set(rev, "a:b")}, badRevision},
+	"a pattern for a revision":                {[]change{set(rev, "release-*")}, badRevision},
+	"a set for a revision":                    {[]change{set(rev, "release-[12]")}, badRevision},
+	"a revision with a backslash":             {[]change{set(rev, `a\b`)}, badRevision},
+	"a revision with a line feed":             {[]change{set(rev, "main\n")}, badRevision},
+	"a revision that ends in a slash":         {[]change{set(rev, "feature/")}, badRevision},
+	"a revision that ends in .lock":           {[]change{set(rev, "main.lock")}, badRevision},
+	"a revision of 256 characters":            {[]change{set(rev, strings.Repeat("r", 256))}, "Too long: may not be more than 255"},
+	"contextDir up and out":                   {[]change{set(contextDir, "../shop")}, badContext},
+	"contextDir is the parent":                {[]change{set(contextDir, "..")}, badContext},
+	"contextDir out in the middle":            {[]change{set(contextDir, "a/../../b")}, badContext},
+	"contextDir out at the end":               {[]change{set(contextDir, "a/..")}, badContext},
+	"contextDir absolute":                     {[]change{set(contextDir, "/etc")}, badContext},
+	"contextDir with a line feed":             {[]change{set(contextDir, "a\n..")}, badContext},
+	"Dockerfile up and out":                   {[]change{set(dockerfile, "../Dockerfile")}, badPath},
+	"Dockerfile absolute":                     {[]change{set(dockerfile, "/Dockerfile")}, badPath},
+	"an option for a target":                  {[]change{set("spec.dockerfile.target", "-x")}, "spec.dockerfile.target: Invalid value"},
+	"a build arg with no name":                {[]change{set(buildArgs, []object{{"value": "x"}})}, "buildArgs[0].name: Required value"},
+	"a build arg with an empty name":          {[]change{set(buildArgs, []object{{"name": "", "value": "x"}})}, "buildArgs[0].name: Invalid value"},
+	"a build arg that begins with a digit":    {[]change{set(buildArgs, []object{{"name": "1ST"}})}, "buildArgs[0].name: Invalid value"},
+	"a build arg with a dash":                 {[]change{set(buildArgs, []object{{"name": "MY-ARG"}})}, "buildArgs[0].name: Invalid value"},
+	"a build arg with an equals sign":         {[]change{set(buildArgs, []object{{"name": "A=B"}})}, "buildArgs[0].name: Invalid value"},
+	"a build arg twice":                       {[]change{set(buildArgs, []object{{"name": "A"}, {"name": "A"}})}, "buildArgs[1]: Duplicate value"},
+	"a build arg's value of 4097":             {[]change{set(buildArgs, []object{{"name": "A", "value": strings.Repeat("v", 4097)}})}, "Too long: may not be more than 4096"},
+	"an image with a digest":                  {[]change{set(image, "registry.example.com/shop@sha256:"+strings.Repeat("0", 64))}, hasDigest},
+	"an image in upper case":                  {[]change{set(image, "registry.example.com/Acme/Shop:1.0")}, badImage},
+	"an image in upper case with no registry": {[]change{set(image, "Acme/shop")}, "lower case repository"},
+	"a repository of one character":           {[]change{set(image, "registry.example.com/x")}, "at least two characters"},
+	"an image with a scheme":                  {[]change{set(image, "https://registry.example.com/shop")}, badImage},
+	"an image with a tag of 129":              {[]change{set(image, "registry.example.com/shop:"+strings.Repeat("t", 129))}, badImage},
+	"an image with two tags":                  {[]change{set(image, "registry.example.com/shop:1:2")}, badImage},
+	"an image with an empty tag":              {[]change{set(image, "registry.example.com/shop:")}, badImage},
+	"an image with an empty part":             {[]change{set(image, "registry.example.com//shop")}, badImage},
+	"an image that ends in a slash":           {[]change{set(image, "registry.example.com/shop/")}, badImage},
+	"an image with a space":                   {[]change{set(image, "registry.example.com/my shop")}, badImage},
+	"an image that ends in a line feed":       {[]change{set(image, "registry.example.com/shop\n")}, badImage},
+	"an option for an image":                  {[]change{set(image, "--insecure")}, badImage},
+	"an image of 384 characters":              {[]change{set(image, "registry.example.com/"+strings.Repeat("s", 363))}, "Too long: may not be more than 383"},
+	"a service with no ports":                 {[]change{set("spec.deployment.service", object{})}, noPorts},
+	"a service with empty ports":              {[]change{set("spec.deployment.service", object{}), set(ports, []object{})}, noPorts},
+	"a service of a type we do not make":      {[]change{set("spec.deployment.service", object{"type": "ExternalName"}), set(ports, []object{http80})}, "Unsupported value"},
+	"two ports of one number of the Service":  {[]change{set("spec.deployment.service", object{}), set(ports, []object{http80, {"name": "web", "containerPort": 80}})}, "the same servicePort"},
+	"the same port twice":                     {[]change{set(ports, []object{http80, {"name": "web", "containerPort": 8080}})}, "spec.deployment.ports[1]: Duplicate value"},
+	"the same port name twice":                {[]change{set(ports, []object{http80, {"name": "http", "containerPort": 8081}})}, samePorts},
+	"port 0":                                  {[]change{set(ports, []object{{"name": "http", "containerPort": 0}})}, "should be greater than or equal to 1"},
+	"port 65536":                              {[]change{set(ports, []object{{"name": "http", "containerPort": 65536}})}, "should be less than or equal to 65535"},
+	"a port with no name":                     {[]change{set(ports, []object{{"containerPort": 8080}})}, "ports[0].name: Required value"},
+	"a port name in upper case":               {[]change{set(ports, []object{{"name": "HTTP", "containerPort": 8080}})}, badPort},
+	"a port name of digits":                   {[]change{set(ports, []object{{"name": "8080", "containerPort": 8080}})}, badPort},
+	"a port name with two dashes":             {[]change{set(ports, []object{{"name": "a--b", "containerPort": 8080}})}, badPort},
+	"a port name of 16":                       {[]change{set(ports, []object{{"name": strings.Repeat("p", 16), "containerPort": 8080}})}, "Too long: may not be more than 15"},
+	"a protocol in lower case":                {[]change{set(ports, []object{{"name": "http", "containerPort": 8080, "protocol": "tcp"}})}, "Unsupported value"},
+	"negative replicas":                       {[]change{set(replicas, -1)}, "should be greater than or equal to 0"},
+	"replicas beyond int32":                   {[]change{set(replicas, int64(1)<<31)}, "spec.deployment.replicas"},
+	"replicas that wrap around to 1":          {[]change{set(replicas, int64(1)<<32+1)}, "spec.deployment.replicas"},
+	"too many replicas":                       {[]change{set(replicas, 100001)}, "should be less than or equal to 100000"},
+	"replicas as a string":                    {[]change{set(replicas, "2")}, "must be of type integer"},
+	"half a replica":                          {[]change{set(replicas, 1.5)}, "must be of type integer"},
+	"the same env twice":                      {[]change{set("spec.deployment.env", []object{{"name": "A"}, {"name": "A"}})}, "spec.deployment.env[1]: Duplicate value"},
+	"a quantity that is none":                 {[]change{set("spec.builder.resources", object{"limits": object{"memory": "2 gigs"}})}, "spec.builder.resources.limits.memory: Invalid value"},
+	"timeout 0s":                              {[]change{set(timeout, "0s")}, badTimeout},
+	"timeout 999ms":                           {[]change{set(timeout, "999ms")}, badTimeout},
+	"timeout 1d":                              {[]change{set(timeout, "1d")}, "spec.timeout: Invalid value"},
+	"timeout 99999999999h":                    {[]change{set(timeout, "99999999999h")}, "spec.timeout: Invalid value"},
+	"timeout 720h1s":                          {[]change{set(timeout, "720h1s")}, badTimeout},
+	"a negative timeout":                      {[]change{set(timeout, "-5m")}, "spec.timeout: Invalid value"},
+	"a timeout with no unit":                  {[]change{set(timeout, "30")}, "spec.timeout: Invalid value"},
+	"a timeout that is a number":              {[]change{set(timeout, 30)}, "must be of type string"},
+	"an empty timeout":                        {[]change{set(timeout, "")}, "spec.timeout: Invalid value"},
+	"progressDeadline 0s":                     {[]change{set("spec.deployment.progressDeadline", "0s")}, badDeadline},
+	"a name of 53":                            {[]change{set(name, longName+"n")}, badName},
+	"a name that begins with a digit":         {[]change{set(name, "1shop")}, badName},
+	"a name with a dot":                       {[]change{set(name, "shop.v1")}, badName},
+	"a run policy that is none":               {[]change{set("spec.runPolicy", "Always")}, "Unsupported value"},
+	"negative history":                        {[]change{set("spec.history", object{"failed": -1})}, "should be greater than or equal to 0"},
+	"a field that does not exist":             {[]change{set("spec.source.git.branch", "main")}, `unknown field "spec.source.git.branch"`},
+}
+
+var accepted = map[string][]change{
+	"the least":                       nil,
+	"https with .git":                 {set(url, "https://git.example.com/acme/shop.git")},
+	"https without .git":              {set(url, "https://git.example.com/acme/shop")},
+	"https on a port":                 {set(url, "https://git.example.com:8443/acme/shop.git")},
+	"https of Azure DevOps":           {set(url, "https://dev.azure.com/acme/My%20Project/_git/shop")},
+	"https of a user's home":          {set(url, "https://git.example.com/~ada/shop")},
+	"https at an IPv6 address":        {set(url, "https://[2001:db8::1]:8443/acme/shop.git")},
+	"https with a Secret":             {withSSH},
+	"scp-like":                        {set(url, "git@git.example.com:acme/shop.git"), withSSH},
+	"scp-like, another user":          {set(url, "org-123456@git.example.com:acme/shop.git"), withSSH},
+	"scp-like, a user with dots":      {set(url, "ada.lovelace_1@git.example.com:acme/shop"), withSSH},
+	"scp-like of Azure DevOps":        {set(url, "git@ssh.dev.azure.com:v3/acme/project/shop"), withSSH},
+	"scp-like, absolute":              {set(url, "git@git.example.com:/srv/git/shop.git"), withSSH},
+	"scp-like, a user's home":         {set(url, "git@git.example.com:~ada/shop.git"), withSSH},
+	"scp-like at an IPv6 address":     {set(url, "git@[2001:db8::1]:acme/shop.git"), withSSH},
+	"ssh with a port and no .git":     {set(url, "ssh://git@git.example.com:2222/acme/shop"), withSSH},
+	"ssh of Gerrit":                   {set(url, "ssh://ada@review.example.com:29418/shop"), withSSH},
+	"ssh with no user":                {set(url, "ssh://git.example.com/acme/shop.git"), withSSH},
+	"ssh, a user's home":              {set(url, "ssh://git@git.example.com/~ada/shop.git"), withSSH},
+	"ssh at an IPv6 address":          {set(url, "ssh://git@[2001:db8::1]:2222/acme/shop"), withSSH},
+	"ssh of CodeCommit":               {set(url, "ssh://APKAEIBAERJR2EXAMPLE@git-codecommit.example.com/v1/repos/shop"), withSSH},
+	"a url of 2048 characters":        {set(url, "https://git.example.com/"+strings.Repeat("a", 2024))},
+	"a branch":                        {set(rev, "main")},
+	"a branch with slashes":           {set(rev, "feature/a-b_c/d.e+f#1")},
+	"a branch in another script":      {set(rev, "funktion/größe-日本")},
+	"a tag":                           {set(rev, "v1.2.3-rc.1")},
+	"a commit":                        {set(rev, strings.Repeat("0123456789", 4))},
+	"a full ref":                      {set(rev, "refs/heads/main")},
+	"an empty revision":               {set(rev, "")},
+	"contextDir":                      {set(contextDir, "services/shop")},
+	"contextDir with dots in a name":  {set(contextDir, "services/..shop/a..b")},
+	"contextDir with a space":         {set(contextDir, "My Services/shop")},
+	"Dockerfile elsewhere":            {set(dockerfile, "build/Dockerfile.release")},
+	"a target":                        {set("spec.dockerfile.target", "release_1.x")},
+	"build args":                      {set(buildArgs, []object{{"name": "_A1", "value": "$(id) `id` \"'\n"}, {"name": "EMPTY"}})},
+	"an image by its short name":      {set(image, "shop")},
+	"an image on a port":              {set(image, "registry.example.com:5000/acme/shop:1.0")},
+	"an image at an IPv6 address":     {set(image, "[2001:db8::1]:5000/acme/shop:1.0")},
+	"an image with every separator":   {set(image, "registry.example.com/a.b/c_d/e__f/g---h:V_1.0-x")},
+	"an image with a tag of 128":      {set(image, "registry.example.com/shop:"+strings.Repeat("t", 128))},
+	"one port for two protocols":      {set(ports, []object{{"name": "dns", "containerPort": 53}, {"name": "dns-udp", "containerPort": 53, "protocol": "UDP"}})},
+	"a service":                       {set(ports, []object{http80}), set("spec.deployment.service", object{"type": "NodePort"})},
+	"a deployment with nothing in it": {set("spec.deployment", object{})},
+	"no replicas at all":              {set(replicas, 0)},
+	"timeout 1s":                      {set(timeout, "1s")},
+	"timeout of hours and minutes":    {set(timeout, "1h30m")},
+	"timeout with a fraction":         {set(timeout, "1.5h")},
+	"timeout 720h":                    {set(timeout, "720h")},
+	"a name of 52":                    {set(name, longName)},
+	"a name of one letter":            {set(name, "a")},
+}
+
+// strictly has the server refuse what it does not know, as kubectl asks it to.
+var strictly = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
+
+func TestABuildThatCannotWorkIsRefusedWithAReason(t *testing.T) {
+	ctx := testContext(t, time.Minute)
+	builds := cluster.dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("builds")).Namespace("default")
+	for what, c := range refused {
+		t.Run(what, func(t *testing.T) {
+			_, err := builds.Create(ctx, minimal("case", c.changes...), strictly)
+			if err == nil {
+				t.Fatal("it was accepted")
+			}
+			if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+				t.Errorf("an error of another kind: %v", err)
+			}
+			if !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the message does not say %q: %v", c.says, err)
+			}
+		})
+	}
+}
+
+func TestABuildThatCanWorkIsAcceptedAsItIs(t *testing.T) {
+	ctx := testContext(t, time.Minute)
+	builds := cluster.dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("builds")).Namespace("default")
+	for what, changes := range accepted {
+		t.Run(what, func(t *testing.T) {
+			asked := minimal("case", changes...)
+			got, err := builds.Create(ctx, asked.DeepCopy(), strictly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// A default in an input would change the hash of every stored Build
+			// once it changes itself, and rebuild the world.
+			for _, input := range []string{"source", "dockerfile", "builder", "image"} {
+				want, _ := json.Marshal(asked.Object["spec"].(object)[input])
+				have, _ := json.Marshal(got.Object["spec"].(object)[input])
+				if string(want) != string(have) {
+					t.Errorf("spec.%s was stored as %s, not %s", input, have, want)
+				}
+			}
+		})
+	}
+}
+
+// One kubectl for all cases: that it goes on after an error saves a minute.
+func TestKubectlTellsUsersWhatIsWrong(t *testing.T) {
+	names := map[string]string{} // of the cases, by the name of the Build
+	var stdin strings.Builder
+	for what, c := range refused {
+		build := minimal(fmt.Sprintf("case-%d", len(names)), c.changes...)
+		names[build.GetName()] = what
+		encoded, err := build.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&stdin, "---\n%s\n", encoded)
+	}
+	cmd := exec.Command(cluster.kubectl, "apply", "--dry-run=server", "-f", "-")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.kubeconfig)
+	cmd.Stdin = strings.NewReader(stdin.String())
+	said, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Fatalf("kubectl accepted all: %s", said)
+	}
+	answers := strings.Split("\n"+string(said), "\nThe Build ")
+	for build, what := range names {
+		t.Run(what, func(t *testing.T) {
+			for _, answer := range answers {
+				// An unknown field is said with no name of the object.
+				mine := strings.HasPrefix(answer, fmt.Sprintf("%q is invalid", build)) || strings.Contains(answer, "strict decoding error")
+				if mine && strings.Contains(answer, refused[what].says) {
+					return
+				}
+			}
+			t.Errorf("kubectl does not say %q about %s", refused[what].says, build)
+		})
+	}
+	if t.Failed() {
+		t.Logf("what kubectl said:\n%s", said)
+	}
+}
+
+func TestTheExamplesAreAccepted(t *testing.T) {
+	ctx := testContext(t, time.Minute)
+	files, err := filepath.Glob(filepath.Join(repository, "artifacts", "examples", "*", "build.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no examples: %v", err)
+	}
+	builds := cluster.dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("builds")).Namespace("default")
+	for _, file := range files {
+		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			build := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal(content, &build.Object); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := builds.Create(ctx, build, strictly); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

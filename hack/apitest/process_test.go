@@ -1,0 +1,144 @@
+//go:build apitest
+
+package apitest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// A process is one running controller.
+type process struct {
+	// instance tells its requests from those of others in the audit log.
+	instance string
+
+	cmd    *exec.Cmd
+	killed bool // by a test
+	log    string
+	exited chan struct{} // closed when it has
+}
+
+// instanceKey is where a request says from which process it comes. The API
+// server takes over such facts about a user from whoever may impersonate them.
+const instanceKey = "apitest.example.com/instance"
+
+var instances atomic.Int64
+
+// startOptions are what a test may want to have different.
+type startOptions struct {
+	server string   // instead of the API server itself
+	flags  []string // besides the usual ones
+}
+
+// startController starts a controller, with the rights that artifacts/install.yaml
+// gives it, and ends it with the test.
+func startController(t *testing.T, options startOptions) *process {
+	t.Helper()
+	p := &process{instance: fmt.Sprintf("controller-%d", instances.Add(1)), exited: make(chan struct{})}
+	kubeconfig := filepath.Join(cluster.dir, p.instance+".kubeconfig")
+	if err := writeKubeconfig(kubeconfig, p.instance, options.server); err != nil {
+		t.Fatal(err)
+	}
+	p.log = filepath.Join(cluster.dir, p.instance+".log")
+	log, err := os.Create(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	// In its usual order: what a test sets comes last and wins.
+	flags := append([]string{"-kubeconfig", kubeconfig, "-leader-elect=false", "-v=2"}, options.flags...)
+	p.cmd = exec.Command(cluster.controller, flags...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(func() {
+		select {
+		case <-p.exited:
+		default:
+			p.stop(t)
+		}
+		if t.Failed() && !p.killed {
+			t.Logf("the end of the log of %s:\n%s", p.instance, lastLines(p.read(t), 40))
+		}
+	})
+	return p
+}
+
+// kill ends the controller as a lost node does.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	select {
+	case <-p.exited:
+		t.Fatalf("%s had ended by itself: %s", p.instance, lastLines(p.read(t), 20))
+	default:
+	}
+	p.killed = true
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Fatal(err)
+	}
+	<-p.exited
+}
+
+// stop ends the controller as Kubernetes does, and expects it to go in order.
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+	select {
+	case <-p.exited:
+		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("%s ended with code %d after SIGTERM", p.instance, code)
+		}
+	case <-time.After(20 * time.Second):
+		t.Errorf("%s is still there 20 s after SIGTERM", p.instance)
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+	}
+}
+
+func (p *process) read(t *testing.T) []byte {
+	t.Helper()
+	log, err := os.ReadFile(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
+
+func lastLines(log []byte, n int) []byte {
+	lines := bytes.SplitAfter(log, []byte("\n"))
+	return bytes.Join(lines[max(0, len(lines)-n-1):], nil)
+}
+
+// writeKubeconfig writes one that acts as the controller's ServiceAccount.
+func writeKubeconfig(path, instance, server string) error {
+	config, err := clientcmd.LoadFromFile(cluster.kubeconfig)
+	if err != nil {
+		return err
+	}
+	for _, user := range config.AuthInfos {
+		user.Impersonate = "system:serviceaccount:" + identity.Namespace + ":" + identity.Name
+		user.ImpersonateUserExtra = map[string][]string{instanceKey: {instance}}
+	}
+	if server != "" {
+		for _, c := range config.Clusters {
+			c.Server, c.CertificateAuthorityData, c.CertificateAuthority = server, nil, ""
+		}
+	}
+	return clientcmd.WriteToFile(*config, path)
+}

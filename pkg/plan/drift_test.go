@@ -1,0 +1,178 @@
+package plan
+
+import (
+	"encoding/json"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+)
+
+// aDeployment asks for something of every kind of field.
+func aDeployment() *v1alpha1.Build {
+	return deployed(func(b *v1alpha1.Build) {
+		b.Spec.Image.SecretName = "regcred"
+		b.Spec.Deployment.Replicas = ptr.To[int32](2)
+		b.Spec.Deployment.Ports = []v1alpha1.Port{{Name: "http", ContainerPort: 8080}, {Name: "metrics", ContainerPort: 9090}}
+		b.Spec.Deployment.Env = []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}}
+		b.Spec.Deployment.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1000m"), "memory": resource.MustParse("1024Mi")}}
+		b.Spec.Deployment.Service = &v1alpha1.Service{}
+	})
+}
+
+func TestADeploymentIsAppliedAgainWhenItDiffers(t *testing.T) {
+	app := func(d *appsv1.Deployment) *corev1.Container { return &d.Spec.Template.Spec.Containers[0] }
+	for name, c := range map[string]struct {
+		live func(*appsv1.Deployment) // what became of it since it was applied
+		want func(*v1alpha1.Build)    // what is asked for since then
+		is   bool
+	}{
+		"nothing happened": {},
+
+		"an owned field was changed":                  {live: func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](5) }, is: true},
+		"an owned field was taken away":               {live: func(d *appsv1.Deployment) { d.Spec.Replicas = nil }, is: true},
+		"the image was changed":                       {live: func(d *appsv1.Deployment) { app(d).Image = "evil" }, is: true},
+		"an owned label was changed":                  {live: func(d *appsv1.Deployment) { d.Labels[v1alpha1.ManagedByLabel] = "x" }, is: true},
+		"all labels were taken away":                  {live: func(d *appsv1.Deployment) { d.Labels = nil }, is: true},
+		"the owner was taken away":                    {live: func(d *appsv1.Deployment) { d.OwnerReferences = nil }, is: true},
+		"an env of ours was changed":                  {live: func(d *appsv1.Deployment) { app(d).Env[1].Value = "3" }, is: true},
+		"an env of ours was taken away":               {live: func(d *appsv1.Deployment) { app(d).Env = app(d).Env[:1] }, is: true},
+		"an env of ours got its value from elsewhere": {live: func(d *appsv1.Deployment) { app(d).Env[0].Value = "" }, is: true},
+		"a port of ours was changed":                  {live: func(d *appsv1.Deployment) { app(d).Ports[0].ContainerPort = 81 }, is: true},
+		"a limit was raised":                          {live: func(d *appsv1.Deployment) { app(d).Resources.Limits["cpu"] = resource.MustParse("2") }, is: true},
+		"the probe was taken away":                    {live: func(d *appsv1.Deployment) { app(d).ReadinessProbe = nil }, is: true},
+		"the pull Secret was taken away":              {live: func(d *appsv1.Deployment) { d.Spec.Template.Spec.ImagePullSecrets = nil }, is: true},
+		"our container was renamed":                   {live: func(d *appsv1.Deployment) { app(d).Name = "x" }, is: true},
+		"the mark of what was applied was lost":       {live: func(d *appsv1.Deployment) { d.Annotations = nil }, is: true},
+		"the mark of what was applied was changed":    {live: func(d *appsv1.Deployment) { d.Annotations[v1alpha1.AppliedAnnotation] = "x" }, is: true},
+
+		"less is asked for than before": {want: func(b *v1alpha1.Build) { b.Spec.Deployment.Env = b.Spec.Deployment.Env[:1] }, is: true},
+		"replicas are no longer ours":   {want: func(b *v1alpha1.Build) { b.Spec.Deployment.Replicas = nil }, is: true},
+		"more is asked for than before": {want: func(b *v1alpha1.Build) {
+			b.Spec.Deployment.Env = append(b.Spec.Deployment.Env, corev1.EnvVar{Name: "C"})
+		}, is: true},
+
+		"others added labels and annotations": {live: func(d *appsv1.Deployment) {
+			d.Labels["team"], d.Annotations["deployment.kubernetes.io/revision"] = "x", "7"
+		}},
+		"others added a sidecar before ours": {live: func(d *appsv1.Deployment) {
+			d.Spec.Template.Spec.Containers = append([]corev1.Container{{Name: "proxy", Image: "p"}}, d.Spec.Template.Spec.Containers...)
+		}},
+		"others added an env and a volume": {live: func(d *appsv1.Deployment) {
+			app(d).Env = append([]corev1.EnvVar{{Name: "Z", Value: "z"}}, app(d).Env...)
+			d.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "v"}}
+		}},
+		"others added an owner and a finalizer": {live: func(d *appsv1.Deployment) {
+			d.OwnerReferences = append(d.OwnerReferences, metav1.OwnerReference{Name: "x"})
+			d.Finalizers = []string{"x/y"}
+		}},
+		"others added a limit of another kind": {live: func(d *appsv1.Deployment) {
+			app(d).Resources.Limits["ephemeral-storage"] = resource.MustParse("1Gi")
+		}},
+		"the server filled defaults in": {live: func(d *appsv1.Deployment) {
+			d.UID, d.ResourceVersion, d.Generation, d.CreationTimestamp = "uid", "12", 3, metav1.Unix(1_800_000_000, 0)
+			d.Spec.RevisionHistoryLimit = ptr.To[int32](10)
+			d.Spec.Strategy = appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromString("25%"))}}
+			pod := &d.Spec.Template.Spec
+			pod.RestartPolicy, pod.DNSPolicy, pod.SchedulerName, pod.SecurityContext = "Always", "ClusterFirst", "default-scheduler", &corev1.PodSecurityContext{}
+			app(d).ImagePullPolicy, app(d).TerminationMessagePath = corev1.PullIfNotPresent, "/dev/termination-log"
+			app(d).ReadinessProbe.TimeoutSeconds, app(d).ReadinessProbe.SuccessThreshold, app(d).ReadinessProbe.FailureThreshold = 1, 1, 3
+		}},
+		"the rollout went on": {live: func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{Replicas: 2, ReadyReplicas: 1} }},
+		"quantities come back in another form": {live: func(d *appsv1.Deployment) {
+			app(d).Resources.Limits = corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("1Gi")}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := applied[appsv1.Deployment](t, Deployment(aDeployment(), pushed))
+			if c.live != nil {
+				c.live(live)
+			}
+			build := aDeployment()
+			if c.want != nil {
+				c.want(build)
+			}
+			if got := Differs(Deployment(build, pushed), live); got != c.is {
+				t.Errorf("differs is %v, want %v", got, c.is)
+			}
+		})
+	}
+}
+
+func TestADeploymentOfAnotherImageDiffers(t *testing.T) {
+	if live := applied[appsv1.Deployment](t, Deployment(aDeployment(), pushed)); !Differs(Deployment(aDeployment(), "other"), live) {
+		t.Error("it does not")
+	}
+}
+
+func TestAServiceIsAppliedAgainWhenItDiffers(t *testing.T) {
+	for name, c := range map[string]struct {
+		live func(*corev1.Service)
+		want func(*v1alpha1.Build)
+		is   bool
+	}{
+		"nothing happened":            {},
+		"a port was changed":          {live: func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }, is: true},
+		"a port was taken away":       {live: func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[1:] }, is: true},
+		"the selector was changed":    {live: func(s *corev1.Service) { s.Spec.Selector[v1alpha1.AppLabel] = "x" }, is: true},
+		"the type was changed":        {live: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }, is: true},
+		"another type is asked for":   {want: func(b *v1alpha1.Build) { b.Spec.Deployment.Service.Type = corev1.ServiceTypeNodePort }, is: true},
+		"a port is asked for no more": {want: func(b *v1alpha1.Build) { b.Spec.Deployment.Ports = b.Spec.Deployment.Ports[:1] }, is: true},
+		"the server filled defaults in": {live: func(s *corev1.Service) {
+			s.Spec.ClusterIP, s.Spec.ClusterIPs, s.Spec.SessionAffinity = "10.0.0.1", []string{"10.0.0.1"}, corev1.ServiceAffinityNone
+			s.Spec.Ports[0].NodePort = 30080
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := applied[corev1.Service](t, Service(aDeployment()))
+			if c.live != nil {
+				c.live(live)
+			}
+			build := aDeployment()
+			if c.want != nil {
+				c.want(build)
+			}
+			if got := Differs(Service(build), live); got != c.is {
+				t.Errorf("differs is %v, want %v", got, c.is)
+			}
+		})
+	}
+}
+
+// What a watch or a list gives has no kind and no apiVersion.
+func TestObjectsOfAListDoNotDiffer(t *testing.T) {
+	live := applied[appsv1.Deployment](t, Deployment(aDeployment(), pushed))
+	live.TypeMeta = metav1.TypeMeta{}
+	if Differs(Deployment(aDeployment(), pushed), live) {
+		t.Error("they do")
+	}
+}
+
+func TestTheFingerprintIsTheSameEveryTime(t *testing.T) {
+	want := Deployment(aDeployment(), pushed).Annotations[v1alpha1.AppliedAnnotation]
+	for range 20 { // maps have no order
+		if got := Deployment(aDeployment(), pushed).Annotations[v1alpha1.AppliedAnnotation]; got != want || got == "" {
+			t.Fatalf("fingerprint is %q, want %q", got, want)
+		}
+	}
+}
+
+// applied is the object that an API server makes of an apply configuration when there was none.
+func applied[T any](t *testing.T, configuration any) *T {
+	t.Helper()
+	object := new(T)
+	encoded, err := json.Marshal(configuration)
+	if err == nil {
+		err = json.Unmarshal(encoded, object)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object
+}

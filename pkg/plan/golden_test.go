@@ -1,0 +1,170 @@
+package plan
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+
+// The golden files show whole objects, so that a change of the code shows up in a review as what it does to the cluster.
+
+func TestJobs(t *testing.T) {
+	golden(t, "jobs", map[string]func(*v1alpha1.Build){
+		"public https": func(*v1alpha1.Build) {},
+		"https with username and password": func(b *v1alpha1.Build) {
+			b.Spec.Source.Git.SecretName = "git-creds"
+		},
+		"ssh with a Secret": func(b *v1alpha1.Build) {
+			b.Spec.Source.Git = v1alpha1.GitSource{URL: "git@git.example.com:shop.git", Revision: "main", SecretName: "git-creds"}
+		},
+		"a Dockerfile elsewhere, a target and build args": func(b *v1alpha1.Build) {
+			b.Spec.Source.ContextDir = "services/shop"
+			b.Spec.Dockerfile = &v1alpha1.Dockerfile{
+				Path:   "docker/Dockerfile.release",
+				Target: "release",
+				BuildArgs: []v1alpha1.BuildArg{
+					{Name: "QUOTES", Value: `it's "quoted" \`},
+					{Name: "LINES", Value: "first\nsecond\n"},
+					{Name: "REFERENCE", Value: "$(HOME) $HOME ${HOME} $$"},
+					{Name: "DASHES", Value: "--insecure"},
+					{Name: "EQUALS", Value: "a=b"},
+					{Name: "EMPTY"},
+				},
+			}
+		},
+		"an insecure registry with a Secret": func(b *v1alpha1.Build) {
+			b.Spec.Image.Insecure = true
+			b.Spec.Image.SecretName = "regcred"
+		},
+		"resources": func(b *v1alpha1.Build) {
+			b.Spec.Builder = &v1alpha1.Builder{Resources: someResources()}
+		},
+		"a timeout of a second and a half": func(b *v1alpha1.Build) {
+			b.Spec.Timeout = &metav1.Duration{Duration: 1500 * time.Millisecond}
+		},
+		"a rebuild": func(b *v1alpha1.Build) {
+			b.Annotations = map[string]string{v1alpha1.RebuildAnnotation: "2026-01-02"}
+		},
+	}, func(change func(*v1alpha1.Build)) []any {
+		build := aBuild(change)
+		return []any{Job(build, Hash(build), Images{GitSync: "git-sync:test", Kaniko: "kaniko:test"})}
+	})
+}
+
+func TestDeployments(t *testing.T) {
+	http := v1alpha1.Port{Name: "http", ContainerPort: 8080}
+	golden(t, "deployments", map[string]func(*v1alpha1.Build){
+		"nothing asked for but to run": func(*v1alpha1.Build) {},
+		"ports and a Service of type NodePort": func(b *v1alpha1.Build) {
+			b.Spec.Deployment.Ports = []v1alpha1.Port{
+				{Name: "dns", ContainerPort: 5353, Protocol: corev1.ProtocolUDP, ServicePort: 53},
+				{Name: "http", ContainerPort: 8080, ServicePort: 80},
+				{Name: "metrics", ContainerPort: 9090},
+			}
+			b.Spec.Deployment.Service = &v1alpha1.Service{Type: corev1.ServiceTypeNodePort}
+		},
+		"a Service of the default type": func(b *v1alpha1.Build) {
+			b.Spec.Deployment.Ports = []v1alpha1.Port{http}
+			b.Spec.Deployment.Service = &v1alpha1.Service{}
+		},
+		"a port that no probe can connect to": func(b *v1alpha1.Build) {
+			b.Spec.Deployment.Ports = []v1alpha1.Port{{Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}}
+		},
+		"env of a Secret": func(b *v1alpha1.Build) {
+			b.Spec.Deployment.Env = []corev1.EnvVar{
+				{Name: "MODE", Value: "production"},
+				{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+					LocalObjectReference: corev1.LocalObjectReference{Name: "shop"}, Key: "token",
+				}}},
+			}
+		},
+		"resources": func(b *v1alpha1.Build) {
+			b.Spec.Deployment.Resources = someResources()
+		},
+		"an image that is pulled with a Secret": func(b *v1alpha1.Build) {
+			b.Spec.Image.SecretName = "regcred"
+		},
+		"no replicas at all": func(b *v1alpha1.Build) {
+			b.Spec.Deployment.Replicas = ptr.To[int32](0)
+		},
+		"replicas and a progress deadline": func(b *v1alpha1.Build) {
+			b.Spec.Deployment.Replicas = ptr.To[int32](2)
+			b.Spec.Deployment.ProgressDeadline = &metav1.Duration{Duration: time.Minute}
+		},
+	}, func(change func(*v1alpha1.Build)) []any {
+		build := deployed(change)
+		objects := []any{Deployment(build, pushed)}
+		if build.Spec.Deployment.Service != nil {
+			objects = append(objects, Service(build))
+		}
+		return objects
+	})
+}
+
+// golden compares what made makes of each case with testdata/<dir>/<case>.yaml.
+func golden(t *testing.T, dir string, cases map[string]func(*v1alpha1.Build), made func(func(*v1alpha1.Build)) []any) {
+	t.Helper()
+	dir = filepath.Join("testdata", dir)
+	files := map[string]bool{}
+	for name, change := range cases {
+		file := filepath.Join(dir, strings.ReplaceAll(strings.ReplaceAll(name, ",", ""), " ", "-")+".yaml")
+		files[file] = true
+		t.Run(name, func(t *testing.T) { compare(t, file, made(change)) })
+	}
+	there, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range there {
+		if !files[file] {
+			t.Errorf("%s belongs to no case", file)
+		}
+	}
+}
+
+func compare(t *testing.T, file string, objects []any) {
+	t.Helper()
+	var documents []string
+	for _, object := range objects {
+		document, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, string(document))
+	}
+	got := strings.Join(documents, "---\n")
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v: run the test with -update and read what it writes", err)
+	}
+	if got == string(want) {
+		return
+	}
+	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(string(want), "\n")
+	for i := range min(len(gotLines), len(wantLines)) {
+		if gotLines[i] != wantLines[i] {
+			t.Fatalf("%s:%d:\n got %s\nwant %s\nIf that is meant, run the test with -update.", file, i+1, gotLines[i], wantLines[i])
+		}
+	}
+	t.Fatalf("%s has %d lines, got %d", file, len(wantLines), len(gotLines))
+}
