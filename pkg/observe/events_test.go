@@ -53,7 +53,6 @@ func TestEvents(t *testing.T) {
 		},
 		"a run failed again":                       {remembering(bad("n", 1)), remembering(bad("n", 20)), []string{"Warning BuildFailed"}, nil},
 		"an old run is forgotten":                  {remembering(good("n", 20), good("o", 1)), remembering(good("n", 20)), nil, nil},
-		"inputs of before are back":                {remembering(good("o", 2), good("n", 1)), status(remembering(good("o", 2), good("n", 1)), shows(good("n", 1))), []string{"Normal BuildReused"}, []string{"shop-n", imageOf("n")}},
 		"a run was cancelled, the next one begins": {status(none, shows(goingOn("o", 1))), status(none, shows(goingOn("n", 20))), []string{"Normal BuildStarted"}, nil},
 
 		"a run waits for what is missing":       {status(none, shows(goingOn("n", 1))), status(none, shows(held("n", 1))), []string{"Warning BuildWaiting"}, []string{"SecretNotFound: It was"}},

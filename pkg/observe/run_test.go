@@ -40,6 +40,12 @@ func theJob(conditions ...batchv1.JobCondition) *batchv1.Job {
 	}
 }
 
+func stopped(job *batchv1.Job) *batchv1.Job {
+	now := at(50)
+	job.DeletionTimestamp = &now
+	return job
+}
+
 func is(conditionType batchv1.JobConditionType, reason string, since int) batchv1.JobCondition {
 	return batchv1.JobCondition{Type: conditionType, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: at(since)}
 }
@@ -127,6 +133,12 @@ func TestObserve(t *testing.T) {
 		"a Job that took too long while it waited starts anew": {
 			job: theJob(deadline), before: missingSecret, now: 100, failure: v1alpha1.FailureSecretNotFound, expired: true,
 		},
+		"a Job that took too long at once while it waited is not started anew at once": {
+			job: theJob(is(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded, 2)), before: missingSecret, now: 40, failure: v1alpha1.FailureSecretNotFound, recheck: true,
+		},
+		"a Job that is being deleted fails no more":  {job: stopped(theJob(backoff)), pods: one(failedPod()), now: 100},
+		"a Job that is being deleted after its end":  {job: stopped(theJob(complete)), pods: one(succeededPod(theDigest)), result: "Succeeded", end: 40, image: theImage, commit: true},
+		"a Job that is deleted just when it is done": {job: stopped(theJob()), pods: one(succeededPod(theDigest)), result: "Succeeded", end: 40, image: theImage, commit: true},
 		"a Job that took too long while it built is over": {
 			job: theJob(deadline), before: &v1alpha1.Failure{Step: v1alpha1.StepBuild, Reason: v1alpha1.FailureBuildFailed}, now: 100, result: "DeadlineExceeded", end: 100,
 		},

@@ -67,6 +67,9 @@ func Runs(build *v1alpha1.Build, hash string, runs []Run) v1alpha1.BuildStatus {
 	runs = slices.Clone(runs)
 	slices.SortStableFunc(runs, func(a, b Run) int { return a.StartTime.Compare(b.StartTime.Time) })
 	for _, run := range runs {
+		if shown := status.Run; shown != nil && run.Ended() && run.Job != shown.Job && run.StartTime.Before(shown.StartTime) {
+			continue // the history dropped it, and the watch does not show yet that its Job is deleted
+		}
 		if run.Ended() {
 			status.History = slices.DeleteFunc(status.History, func(old v1alpha1.Run) bool { return old.Hash == run.Hash })
 			status.History = slices.Insert(status.History, 0, run.Run)

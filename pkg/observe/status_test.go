@@ -93,11 +93,11 @@ func TestSettled(t *testing.T) {
 		"nothing was ever built":                          {v1alpha1.BuildStatus{}, false},
 		"only others were built":                          {remembering(good("o", 1)), false},
 		"a good run, just now":                            {remembering(good("n", 1)), true},
-		"a good run, and others since":                    {remembering(bad("p", 3), good("o", 2), good("n", 1)), true},
+		"a good run, and others since":                    {remembering(bad("p", 3), good("o", 2), good("n", 1)), false},
 		"a failed run, just now":                          {remembering(bad("n", 1)), true},
 		"a failed run, and others since":                  {remembering(good("o", 2), bad("n", 1)), false},
 		"a failed run that is being repeated":             {goesOn, false},
-		"a good run of a status that lost its newest run": {lost, true},
+		"a good run of a status that lost its newest run": {lost, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run, got := Settled(c.status, newestHash)
@@ -114,6 +114,8 @@ func TestRuns(t *testing.T) {
 	rolledBack.Failure = aFailure(v1alpha1.StepDeploy, v1alpha1.FailureRolloutFailed)
 	showsOlder := remembering(good("o", 1))
 	showsOlder.Run = ptr.To(goingOn("o", 20).Run)
+	showsNewest := remembering(good("p", 10))
+	showsNewest.Run = ptr.To(goingOn("n", 20).Run)
 	lost := remembering(good("n", 1))
 	lost.Run = nil
 	const failed = v1alpha1.FailureBuildCommandFailed
@@ -147,21 +149,20 @@ func TestRuns(t *testing.T) {
 			runs: []Run{good("n", 20), good("o", 1)}, shown: "n", start: 20, history: []string{"n", "o"}, image: "n",
 		},
 		"an older end seen late": {
-			before: remembering(good("n", 20)), runs: []Run{good("o", 1)}, shown: "n", start: 20, history: []string{"o", "n"}, image: "n",
+			before: remembering(good("n", 20)), runs: []Run{good("o", 1)}, shown: "n", start: 20, history: []string{"n"}, image: "n",
+		},
+		"a dropped run seen again while the newest goes on": {
+			before: showsNewest, runs: []Run{good("o", 1), goingOn("n", 20)}, shown: "n", start: 20, history: []string{"p"}, image: "p",
 		},
 		"a repeated run replaces the one of before": {
 			before: remembering(good("o", 2), bad("n", 1)), runs: []Run{good("n", 20)}, shown: "n", start: 20, history: []string{"n", "o"}, image: "n",
 		},
-		"inputs of before again": {
-			before: remembering(good("o", 2), good("n", 1)), shown: "n", start: 1, history: []string{"o", "n"}, image: "n",
+		"inputs of before again, the others are what runs until they are built": {
+			before: remembering(good("o", 2), good("n", 1)), shown: "o", start: 2, history: []string{"o", "n"}, image: "o",
 		},
-		"inputs of before again, after others failed": {
-			before: remembering(bad("o", 2), good("n", 1)), shown: "n", start: 1, history: []string{"o", "n"}, image: "n",
-		},
-		"inputs of before again, while others still run": {
+		"the newest inputs, while others still run": {
 			before: remembering(good("n", 1)), runs: []Run{goingOn("o", 20)}, shown: "n", start: 1, history: []string{"n"}, image: "n",
 		},
-		"a history without a newest run": {before: lost, shown: "n", start: 1, history: []string{"n"}, image: "n"},
 		"a status that was lost is found again": {
 			before: none, runs: []Run{good("o", 1), bad("n", 20)}, shown: "n", start: 20, history: []string{"n", "o"}, image: "o", failure: failed,
 		},
@@ -205,6 +206,17 @@ func TestRunsOfTheSameStatusTwiceIsTheSame(t *testing.T) {
 		if twice := Runs(&v1alpha1.Build{Status: once}, newestHash, nil); !reflect.DeepEqual(once, twice) {
 			t.Errorf("after\n%+v comes\n%+v", once, twice)
 		}
+	}
+}
+
+// Its Job was deleted, but the watch does not show that yet: it is seen once more, and must not bring its image back.
+func TestARunThatTheHistoryHasDroppedDoesNotComeBack(t *testing.T) {
+	build := &v1alpha1.Build{Status: remembering(good("o", 1))}
+	build.Spec.History = &v1alpha1.History{Successful: ptr.To[int32](1)}
+	build.Status = Runs(build, newestHash, []Run{good("n", 20)})
+	got := Runs(build, newestHash, []Run{good("o", 1)})
+	if !reflect.DeepEqual(got, build.Status) {
+		t.Errorf("after\n%+v comes\n%+v", build.Status, got)
 	}
 }
 

@@ -105,6 +105,46 @@ func TestADeploymentIsAppliedAgainWhenItDiffers(t *testing.T) {
 	}
 }
 
+// Without a second owner of the field the API server would set the replicas back to 1.
+func TestReplicasAreHandedOverBeforeTheyAreLeftOut(t *testing.T) {
+	without := func(b *v1alpha1.Build) { b.Spec.Deployment.Replicas = nil }
+	for name, c := range map[string]struct {
+		applied, asked func(*v1alpha1.Build) // nil: with replicas
+		live           func(*appsv1.Deployment)
+		is             bool
+	}{
+		"still asked for":                       {},
+		"asked for no more":                     {asked: without, is: true},
+		"never asked for":                       {applied: without, asked: without},
+		"asked for now":                         {applied: without},
+		"asked for no more, an autoscaler set":  {asked: without, live: func(d *appsv1.Deployment) { d.Spec.Replicas = ptr.To[int32](7) }, is: true},
+		"asked for no more, and there are none": {asked: without, live: func(d *appsv1.Deployment) { d.Spec.Replicas = nil }},
+		"asked for no more, the mark was lost":  {asked: without, live: func(d *appsv1.Deployment) { d.Annotations = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := aDeployment(), aDeployment()
+			if c.applied != nil {
+				c.applied(before)
+			}
+			if c.asked != nil {
+				c.asked(after)
+			}
+			live := applied[appsv1.Deployment](t, Deployment(before, pushed))
+			live.UID = "live"
+			if c.live != nil {
+				c.live(live)
+			}
+			got := Handover(after, live)
+			if (got != nil) != c.is {
+				t.Fatalf("hands over %v", got)
+			}
+			if got != nil && (*got.Spec.Replicas != *live.Spec.Replicas || *got.UID != "live" || got.Spec.Template != nil) {
+				t.Errorf("hands over %+v", got)
+			}
+		})
+	}
+}
+
 func TestADeploymentOfAnotherImageDiffers(t *testing.T) {
 	if live := applied[appsv1.Deployment](t, Deployment(aDeployment(), pushed)); !Differs(Deployment(aDeployment(), "other"), live) {
 		t.Error("it does not")
@@ -121,6 +161,7 @@ func TestAServiceIsAppliedAgainWhenItDiffers(t *testing.T) {
 		"a port was changed":          {live: func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }, is: true},
 		"a port was taken away":       {live: func(s *corev1.Service) { s.Spec.Ports = s.Spec.Ports[1:] }, is: true},
 		"the selector was changed":    {live: func(s *corev1.Service) { s.Spec.Selector[v1alpha1.AppLabel] = "x" }, is: true},
+		"the selector got a key more": {live: func(s *corev1.Service) { s.Spec.Selector["x"] = "y" }, is: true},
 		"the type was changed":        {live: func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeLoadBalancer }, is: true},
 		"another type is asked for":   {want: func(b *v1alpha1.Build) { b.Spec.Deployment.Service.Type = corev1.ServiceTypeNodePort }, is: true},
 		"a port is asked for no more": {want: func(b *v1alpha1.Build) { b.Spec.Deployment.Ports = b.Spec.Deployment.Ports[:1] }, is: true},

@@ -112,8 +112,15 @@ func TestNext(t *testing.T) {
 		"remembered as good although its Job is gone": {
 			build: []func(*v1alpha1.Build){history(ended(newest, good))},
 		},
-		"remembered as good although others were built since": {
+		"remembered as good but others were built since, a branch has moved on": {
 			build: []func(*v1alpha1.Build){history(ended(older, good), ended(newest, good))}, jobs: []string{older, newest},
+			want: stop(newest),
+		},
+		"built before others were, but suspended now": {
+			build: []func(*v1alpha1.Build){suspend, history(ended(older, good), ended(newest, good))}, jobs: []string{older, newest}, want: Step{Hold: observe.Suspended},
+		},
+		"built before others were, its Job is gone: once more": {
+			build: []func(*v1alpha1.Build){history(ended(older, good), ended(newest, good))}, jobs: []string{older}, want: start,
 		},
 		"remembered as failed just now, nothing is repeated": {
 			build: []func(*v1alpha1.Build){history(ended(newest, bad))}, jobs: []string{newest},
