@@ -250,7 +250,7 @@ func writtenBy(managers ...string) []metav1.ManagedFieldsEntry {
 	for _, manager := range managers {
 		entries = append(entries, metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate,
-			FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:template":{"f:spec":"` + strings.Repeat("x", 900) + `"}}}`)},
+			FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:template":{"f:spec":"` + strings.Repeat("x", 900) + `"}}}`),
 		})
 	}
 	return entries

@@ -70,7 +70,7 @@ func wholeJob(i, version int) *batchv1.Job {
 			Labels:          map[string]string{"app.kubernetes.io/managed-by": "build-controller", "buildcontroller.dev/build": "shop"},
 			Annotations:     map[string]string{"buildcontroller.dev/inputs": strings.Repeat("a", 64)},
 			OwnerReferences: []metav1.OwnerReference{{UID: types.UID(fmt.Sprint("build-", i/5)), Controller: &yes}},
-			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "build-controller", FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 2000)}}},
+			ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "build-controller", FieldsV1: metav1.NewFieldsV1(string(make([]byte, 2000)))}},
 		},
 		Status: batchv1.JobStatus{Succeeded: 1},
 	}
