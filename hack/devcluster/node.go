@@ -177,6 +177,14 @@ func (c *cluster) prepareNode(cp *controlPlane) error {
 		if err := os.MkdirAll(filepath.Join(hierarchy, cgroupRoot), 0o755); err != nil {
 			return err
 		}
+		// All pods together otherwise count as much as one busy process of the machine. Hierarchies without that file do not schedule.
+		for file, weight := range map[string]string{"cpu.shares": "65536", "cpu.weight": "10000"} {
+			if name := filepath.Join(hierarchy, cgroupRoot, file); exists(name) {
+				if err := os.WriteFile(name, []byte(weight), 0o644); err != nil {
+					return err
+				}
+			}
+		}
 	}
 	return nil
 }
