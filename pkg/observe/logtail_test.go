@@ -3,7 +3,6 @@ package observe
 import (
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
@@ -82,9 +81,9 @@ func TestCutKeepsWholeCharacters(t *testing.T) {
 	}
 }
 
-// hostileLogs are the worst that came to mind, each of some megabytes.
+// hostileLogs are the worst that came to mind, each as long as the controller reads at most.
 func hostileLogs() []string {
-	const size = 4 << 20
+	const size = 256 << 10
 	repeat := func(s string) string { return strings.Repeat(s, size/len(s)) }
 	return []string{
 		repeat("a"), repeat("\n"), repeat("\r"), repeat("\x1b"), repeat("\x1b["), repeat("\x1b]"), repeat("\xff"), repeat("é"), repeat("{"), repeat(`{"msg":`),
@@ -94,15 +93,10 @@ func hostileLogs() []string {
 	}
 }
 
-func TestHostileLogsAreReadInTime(t *testing.T) {
-	started := time.Now()
+func TestHostileLogsGiveAWellFormedFailure(t *testing.T) {
 	for _, log := range hostileLogs() {
 		wellFormedTail(t, sourceFailure(log, nil))
 		wellFormedTail(t, builderFailure(log, nil))
-	}
-	// It takes about a second; anything that is not linear would take hours.
-	if took := time.Since(started); took > time.Minute {
-		t.Errorf("took %s", took)
 	}
 }
 
