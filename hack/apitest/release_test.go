@@ -147,7 +147,8 @@ func TestBuildsDeletedAtAnyMomentAreReleasedAfterTheirPods(t *testing.T) {
 
 	var users sync.WaitGroup
 	for _, name := range numbered(many) {
-		patience := time.Duration(random.Int64N(int64(time.Second)))
+		cluster.kubelet.script(s.ns, name, script{step: time.Second})
+		patience := time.Duration(random.Int64N(int64(2 * time.Second)))
 		users.Go(func() {
 			s.create(makeBuild(name, buildOnly)) // so that all pods build
 			select {
