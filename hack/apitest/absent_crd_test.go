@@ -16,7 +16,7 @@ import (
 
 // This is the first test: nothing has to be cleared away yet.
 func TestWithoutTheCRDTheControllerSaysSoAndStartsWhenItComes(t *testing.T) {
-	ctx := testContext(t, 2*time.Minute)
+	ctx := testContext(t, usual)
 	removeCRD(t, ctx)
 	t.Cleanup(func() {
 		if err := applyCRD(); err != nil {
@@ -50,7 +50,7 @@ func TestWithoutTheCRDTheControllerSaysSoAndStartsWhenItComes(t *testing.T) {
 	if err := applyCRD(); err != nil {
 		t.Fatal(err)
 	}
-	s := newScene(t, time.Minute)
+	s := newScene(t, usual)
 	s.create(makeBuild("late"))
 	s.untilReady("late")
 	controller.stop(t) // which fails if it had ended by itself

@@ -123,7 +123,7 @@ const markerAgent = "apitest-marker"
 func (l *auditLog) flushed(t *testing.T, from position) []byte {
 	t.Helper()
 	marker := fmt.Sprintf("marker-%d", l.markers.Add(1))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := cluster.kube.CoreV1().RESTClient().Get().
 		AbsPath("/api/v1/namespaces/default/configmaps/"+marker).

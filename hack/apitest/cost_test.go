@@ -16,7 +16,7 @@ import (
 
 func TestABuildCostsTheAPIServerAtMostTenWritesAndNoReads(t *testing.T) {
 	const most = 10
-	s := newScene(t, time.Minute)
+	s := newScene(t, usual)
 	controller := startController(t, startOptions{})
 	untilSeen(t) // with this it has done all that it does at its start
 
@@ -49,7 +49,7 @@ func TestABuildCostsTheAPIServerAtMostTenWritesAndNoReads(t *testing.T) {
 }
 
 func TestNothingIsWrittenWhenNothingHasChanged(t *testing.T) {
-	s := newScene(t, time.Minute)
+	s := newScene(t, usual)
 	controller := startController(t, startOptions{})
 	s.create(makeBuild("shop"))
 	s.untilReady("shop")
@@ -91,7 +91,7 @@ func TestNothingIsWrittenWhenNothingHasChanged(t *testing.T) {
 // through the same queue, after all that was before.
 func untilSeen(t *testing.T) {
 	t.Helper()
-	s := newScene(t, 30*time.Second)
+	s := newScene(t, usual)
 	cluster.kubelet.script(s.ns, "witness", script{step: 10 * time.Millisecond})
 	s.create(makeBuild("witness"))
 	s.untilReady("witness")

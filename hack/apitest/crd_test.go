@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -282,7 +281,7 @@ var accepted = map[string][]change{
 var strictly = metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
 
 func TestABuildThatCannotWorkIsRefusedWithAReason(t *testing.T) {
-	ctx := testContext(t, time.Minute)
+	ctx := testContext(t, usual)
 	builds := cluster.dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("builds")).Namespace("default")
 	for what, c := range refused {
 		t.Run(what, func(t *testing.T) {
@@ -301,7 +300,7 @@ func TestABuildThatCannotWorkIsRefusedWithAReason(t *testing.T) {
 }
 
 func TestABuildThatCanWorkIsAcceptedAsItIs(t *testing.T) {
-	ctx := testContext(t, time.Minute)
+	ctx := testContext(t, usual)
 	builds := cluster.dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("builds")).Namespace("default")
 	for what, changes := range accepted {
 		t.Run(what, func(t *testing.T) {
@@ -362,7 +361,7 @@ func TestKubectlTellsUsersWhatIsWrong(t *testing.T) {
 }
 
 func TestTheExamplesAreAccepted(t *testing.T) {
-	ctx := testContext(t, time.Minute)
+	ctx := testContext(t, usual)
 	files, err := filepath.Glob(filepath.Join(repository, "artifacts", "examples", "*", "build.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no examples: %v", err)

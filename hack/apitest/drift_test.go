@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +20,7 @@ import (
 // deployed is a scene with one Ready Build, shop, and a controller.
 func deployed(t *testing.T, changes ...func(*v1alpha1.BuildSpec)) (*scene, *process) {
 	t.Helper()
-	s := newScene(t, time.Minute)
+	s := newScene(t, usual)
 	controller := startController(t, startOptions{})
 	s.create(makeBuild("shop", changes...))
 	s.untilReady("shop")
@@ -200,7 +199,7 @@ func TestWhatTheSpecNoLongerAsksForIsTakenAway(t *testing.T) {
 }
 
 func TestARunningJobThatIsDeletedRunsAgain(t *testing.T) {
-	s := newScene(t, time.Minute)
+	s := newScene(t, usual)
 	startController(t, startOptions{})
 	hold := make(chan struct{})
 	cluster.kubelet.script(s.ns, "shop", script{hold: hold})

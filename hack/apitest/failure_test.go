@@ -14,7 +14,7 @@ import (
 )
 
 func TestAFailedRunIsNotRepeatedUntilTheInputsChange(t *testing.T) {
-	s := newScene(t, time.Minute)
+	s := newScene(t, usual)
 	controller := startController(t, startOptions{})
 	cluster.kubelet.script(s.ns, "shop", script{fail: &corev1.ContainerStateTerminated{
 		ExitCode: 3, Reason: "Error", Message: "error building image: error building stage: failed to execute command: waiting for process to exit: exit status 3",
@@ -53,7 +53,7 @@ func TestAFailedRunIsNotRepeatedUntilTheInputsChange(t *testing.T) {
 }
 
 func TestARolloutThatMakesNoProgressIsSaidAndCanBeMended(t *testing.T) {
-	s := newScene(t, time.Minute)
+	s := newScene(t, usual)
 	startController(t, startOptions{})
 	cluster.kubelet.script(s.ns, "shop", script{unready: true})
 	s.create(makeBuild("shop", func(spec *v1alpha1.BuildSpec) {

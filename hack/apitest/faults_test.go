@@ -5,7 +5,6 @@ package apitest
 import (
 	"math/rand/v2"
 	"testing"
-	"time"
 )
 
 // Every fifth request fails and no watch lives long, and it comes out as if
@@ -14,7 +13,7 @@ func TestConflictsErrorsAndBrokenWatchesAreSurvived(t *testing.T) {
 	const many = 40
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	s := newScene(t, 4*time.Minute)
+	s := newScene(t, 2*usual)
 	from := cluster.audit.here(t)
 	proxy := startFaultProxy(t, 0.2, seed)
 	startController(t, startOptions{server: proxy.URL})

@@ -18,7 +18,7 @@ import (
 )
 
 func TestObjectsOfOthersAreNeverTouched(t *testing.T) {
-	s := newScene(t, 2*time.Minute)
+	s := newScene(t, usual)
 	controller := startController(t, startOptions{})
 
 	// Which name the Job will have we learn from a Build that comes and goes.

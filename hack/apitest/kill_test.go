@@ -26,7 +26,7 @@ func TestTheControllerIsKilledAtAnyMomentAndLosesAndRepeatsNothing(t *testing.T)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	s := newScene(t, 6*time.Minute)
+	s := newScene(t, 3*usual)
 	from := cluster.audit.here(t)
 
 	// All Builds are created, then some get more replicas, which is no reason to

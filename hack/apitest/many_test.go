@@ -16,7 +16,7 @@ import (
 
 func TestManyBuildsAtOnceGiveOneJobEach(t *testing.T) {
 	const many = 200
-	s := newScene(t, 4*time.Minute)
+	s := newScene(t, 2*usual)
 	startController(t, startOptions{})
 	from := cluster.audit.here(t)
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -21,11 +22,12 @@ import (
 type process struct {
 	// instance tells its requests from those of others in the audit log.
 	instance string
+	log      string
+	exited   chan struct{} // closed when it has, for good
 
-	cmd    *exec.Cmd
-	killed bool // by a test
-	log    string
-	exited chan struct{} // closed when it has
+	mu      sync.Mutex
+	cmd     *exec.Cmd
+	stopped bool // by the test
 }
 
 // instanceKey is where a request says from which process it comes. The API
@@ -38,6 +40,8 @@ var instances atomic.Int64
 type startOptions struct {
 	server string   // instead of the API server itself
 	flags  []string // besides the usual ones
+	// restart starts it again when it ends by itself, as the kubelet does.
+	restart bool
 }
 
 // startController starts a controller, with the rights that artifacts/install.yaml
@@ -45,27 +49,24 @@ type startOptions struct {
 func startController(t *testing.T, options startOptions) *process {
 	t.Helper()
 	p := &process{instance: fmt.Sprintf("controller-%d", instances.Add(1)), exited: make(chan struct{})}
+	p.log = filepath.Join(cluster.dir, p.instance+".log")
 	kubeconfig := filepath.Join(cluster.dir, p.instance+".kubeconfig")
 	if err := writeKubeconfig(kubeconfig, p.instance, options.server); err != nil {
 		t.Fatal(err)
 	}
-	p.log = filepath.Join(cluster.dir, p.instance+".log")
-	log, err := os.Create(p.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	// In its usual order: what a test sets comes last and wins.
+	// What a test sets comes last and wins.
 	flags := append([]string{"-kubeconfig", kubeconfig, "-leader-elect=false", "-v=2"}, options.flags...)
-	p.cmd = exec.Command(cluster.controller, flags...)
-	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
+	if err := p.start(flags); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = p.cmd.Wait()
-		close(p.exited)
+		defer close(p.exited)
+		for {
+			_ = p.cmd.Wait()
+			if !options.restart || p.start(flags) != nil {
+				return
+			}
+		}
 	}()
 	t.Cleanup(func() {
 		select {
@@ -73,11 +74,37 @@ func startController(t *testing.T, options startOptions) *process {
 		default:
 			p.stop(t)
 		}
-		if t.Failed() && !p.killed {
+		if t.Failed() && p.cmd.ProcessState.ExitCode() >= 0 { // it was not killed
 			t.Logf("the end of the log of %s:\n%s", p.instance, lastLines(p.read(t), 40))
 		}
 	})
 	return p
+}
+
+// start starts the program, unless the test has ended it.
+func (p *process) start(flags []string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopped {
+		return errors.New("it was stopped")
+	}
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	p.cmd = exec.Command(cluster.controller, flags...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return p.cmd.Start()
+}
+
+// signal ends the process, for good.
+func (p *process) signal(s os.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopped = true
+	return p.cmd.Process.Signal(s)
 }
 
 // kill ends the controller as a lost node does.
@@ -88,8 +115,7 @@ func (p *process) kill(t *testing.T) {
 		t.Fatalf("%s had ended by itself: %s", p.instance, lastLines(p.read(t), 20))
 	default:
 	}
-	p.killed = true
-	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		t.Fatal(err)
 	}
 	<-p.exited
@@ -98,15 +124,15 @@ func (p *process) kill(t *testing.T) {
 // stop ends the controller as Kubernetes does, and expects it to go in order.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+	_ = p.signal(syscall.SIGTERM) // an error means that it has ended
 	select {
 	case <-p.exited:
 		if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 			t.Errorf("%s ended with code %d after SIGTERM", p.instance, code)
 		}
-	case <-time.After(20 * time.Second):
-		t.Errorf("%s is still there 20 s after SIGTERM", p.instance)
-		_ = p.cmd.Process.Kill()
+	case <-time.After(time.Minute):
+		t.Errorf("%s is still there a minute after SIGTERM", p.instance)
+		_ = p.signal(syscall.SIGKILL)
 		<-p.exited
 	}
 }

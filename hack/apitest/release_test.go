@@ -18,7 +18,7 @@ import (
 func TestADeletedBuildStaysUntilNothingOfItCanPush(t *testing.T) {
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground} {
 		t.Run(string(policy), func(t *testing.T) {
-			s := newScene(t, time.Minute)
+			s := newScene(t, usual)
 			controller := startController(t, startOptions{})
 			s.create(makeBuild("shop"))
 			s.untilReady("shop")
@@ -86,7 +86,7 @@ func (s *scene) expectReleasedAfterPod(from position, controller *process, pod s
 }
 
 func TestABuildDeletedWhileNoControllerRunsIsReleasedByTheNextOne(t *testing.T) {
-	s := newScene(t, time.Minute)
+	s := newScene(t, usual)
 	first := startController(t, startOptions{})
 	hold := make(chan struct{})
 	cluster.kubelet.script(s.ns, "shop", script{hold: hold})
@@ -141,7 +141,7 @@ func TestBuildsDeletedAtAnyMomentAreReleasedAfterTheirPods(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 2))
-	s := newScene(t, 2*time.Minute)
+	s := newScene(t, usual)
 	controller := startController(t, startOptions{})
 	from := cluster.audit.here(t)
 

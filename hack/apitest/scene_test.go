@@ -39,7 +39,7 @@ type scene struct {
 	made    map[string]map[types.UID]bool // the Jobs of each name that ever were
 }
 
-// newScene makes a namespace for a test that may take as long as limit.
+// newScene makes a namespace for a test that may take so long.
 func newScene(t *testing.T, limit time.Duration) *scene {
 	t.Helper()
 	s := &scene{t: t, ctx: testContext(t, limit), changed: make(chan struct{}), made: map[string]map[types.UID]bool{}}
