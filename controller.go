@@ -223,13 +223,15 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) (time.Dura
 	if err := c.stop(ctx, build, step.Stop, runs); err != nil {
 		return 0, err
 	}
+	var started []*batchv1.Job
 	if step.Start {
 		job, obstacle, err := c.start(ctx, build, hash)
 		switch {
 		case err != nil:
 			return 0, err
 		case job != nil:
-			runs = append(runs, c.observe(ctx, build, []*batchv1.Job{job}, pods)...)
+			started = []*batchv1.Job{job}
+			runs = append(runs, c.observe(ctx, build, started, pods)...)
 		case obstacle == nil:
 			outcome.Hold = observe.Queued
 		}
@@ -247,7 +249,12 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) (time.Dura
 	}
 
 	status = observe.Conclude(build, status, hash, outcome, metav1.NewTime(c.clock.Now()))
-	if err := c.report(ctx, build, status); err != nil {
+	err = c.report(ctx, build, status)
+	if apierrors.IsNotFound(err) {
+		// Deleted before our finalizer was on it. Garbage collection may take its time, and what was started must not push.
+		return 0, c.remove(ctx, started, metav1.DeletePropagationForeground)
+	}
+	if err != nil {
 		return 0, err
 	}
 	// After the report: a run whose Job is gone must be in the history, or it would be built again.

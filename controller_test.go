@@ -857,6 +857,16 @@ func TestSync(t *testing.T) {
 			w.wantWrites(w.sync(), "patch builds", "update builds/status", "create jobs", "event Rejected")
 			w.wantCondition(v1alpha1.ConditionBuilt, metav1.ConditionFalse, "Rejected")
 		},
+		"a Job of a Build that was deleted before the finalizer was on it is stopped": func(w *world) {
+			w.given()
+			w.client.PrependReactor("update", "builds", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewNotFound(v1alpha1.Resource("builds"), "app")
+			})
+			w.wantWrites(w.sync(), "patch builds", "create jobs", "update builds/status", "delete jobs")
+			if n := len(w.jobs()); n != 0 {
+				w.t.Errorf("%d Jobs are left", n)
+			}
+		},
 		"a server error is tried again and changes no status": func(w *world) {
 			w.given()
 			w.kube.PrependReactor("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
