@@ -218,14 +218,14 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) (time.Dura
 
 	hash := plan.Hash(build)
 	runs := c.observe(ctx, build, jobs, pods)
-	step := plan.Next(build, hash, jobs, pods, runs)
+	step := plan.Next(build, hash, jobs, pods, runs, c.clock.Now())
 	outcome := observe.Outcome{Hold: step.Hold}
 	if err := c.stop(ctx, build, step.Stop, runs); err != nil {
 		return 0, err
 	}
 	var started []*batchv1.Job
-	if step.Start {
-		job, obstacle, err := c.start(ctx, build, hash)
+	if step.Start > 0 {
+		job, obstacle, err := c.start(ctx, build, hash, step.Start)
 		switch {
 		case err != nil:
 			return 0, err
@@ -258,7 +258,7 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) (time.Dura
 		return 0, err
 	}
 	// After the report: a run whose Job is gone must be in the history, or it would be built again.
-	return recheck(runs, outcome), c.remove(ctx, plan.Prune(status, jobs, runs), metav1.DeletePropagationBackground)
+	return recheck(step, runs, outcome), c.remove(ctx, plan.Prune(status, jobs, runs), metav1.DeletePropagationBackground)
 }
 
 // build returns the Build as it was last seen or written, whichever is newer; ok is false when there is none.
@@ -337,14 +337,14 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// start makes the Job of the newest inputs. Its name is made of their hash, so it is made once, whatever crashes when. It returns
+// start makes the Job of an attempt at the newest inputs. Its name is made of their hash, so it is made once, whatever crashes when. It returns
 // neither a Job nor an obstacle while garbage collection is about to make room.
-func (c *Controller) start(ctx context.Context, build *v1alpha1.Build, hash string) (*batchv1.Job, *v1alpha1.Failure, error) {
+func (c *Controller) start(ctx context.Context, build *v1alpha1.Build, hash string, attempt int32) (*batchv1.Job, *v1alpha1.Failure, error) {
 	jobs := c.kube.BatchV1().Jobs(build.Namespace)
-	job, err := jobs.Create(ctx, plan.Job(build, hash, c.images), metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
+	job, err := jobs.Create(ctx, plan.Job(build, hash, attempt, c.images), metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
 	if apierrors.IsAlreadyExists(err) {
 		// Our own earlier write that the watch has not shown yet, or an object of somebody else.
-		job, err = jobs.Get(ctx, plan.JobName(build, hash), metav1.GetOptions{})
+		job, err = jobs.Get(ctx, plan.JobName(build, hash, attempt), metav1.GetOptions{})
 		if err == nil && !metav1.IsControlledBy(job, build) {
 			return nil, foreign(build, "Job", job, v1alpha1.StepSchedule), nil
 		}
@@ -353,9 +353,9 @@ func (c *Controller) start(ctx context.Context, build *v1alpha1.Build, hash stri
 		return nil, rejection("Job", v1alpha1.StepSchedule, err), nil
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("creating Job %s: %w", plan.JobName(build, hash), err)
+		return nil, nil, fmt.Errorf("creating Job %s: %w", plan.JobName(build, hash, attempt), err)
 	}
-	klog.FromContext(ctx).Info("Started a run", "job", klog.KObj(job), "inputs", hash)
+	klog.FromContext(ctx).Info("Started a run", "job", klog.KObj(job), "inputs", hash, "attempt", attempt)
 	c.jobs.Wrote(job)
 	return job, nil, nil
 }
@@ -367,7 +367,7 @@ func (c *Controller) stop(ctx context.Context, build *v1alpha1.Build, jobs []*ba
 		return err
 	}
 	for _, job := range jobs {
-		underWay := slices.ContainsFunc(runs, func(run observe.Run) bool { return run.Job == job.Name && !run.Expired })
+		underWay := slices.ContainsFunc(runs, func(run observe.Run) bool { return run.Job == job.Name && !run.Stuck })
 		if underWay && job.DeletionTimestamp == nil {
 			event := observe.EventCanceled(job.Name)
 			c.events.Event(build, event.Type, event.Reason, event.Message)
@@ -628,17 +628,19 @@ func foreign(build *v1alpha1.Build, kind string, obj metav1.Object, step v1alpha
 }
 
 // recheck is the soonest time at which something is worth another look.
-func recheck(runs []observe.Run, outcome observe.Outcome) time.Duration {
-	var soonest time.Duration
+func recheck(step plan.Step, runs []observe.Run, outcome observe.Outcome) time.Duration {
+	times := []time.Duration{step.After}
 	if outcome.Obstacle != nil {
-		soonest = retryObstacle
+		times = append(times, retryObstacle)
 	}
 	for _, run := range runs {
-		if run.Recheck > 0 && (soonest == 0 || run.Recheck < soonest) {
-			soonest = run.Recheck
-		}
+		times = append(times, run.Recheck)
 	}
-	return soonest
+	times = slices.DeleteFunc(times, func(d time.Duration) bool { return d <= 0 })
+	if len(times) == 0 {
+		return 0
+	}
+	return slices.Min(times)
 }
 
 // ofRun says whether the pod belongs to a Job that is named after the Build.

@@ -314,6 +314,13 @@ func (w *world) runFails() {
 	w.jobEnds(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
 }
 
+// nodeLost plays the newest Job to an end that is nobody's fault.
+func (w *world) nodeLost() {
+	w.t.Helper()
+	w.pod(corev1.PodFailed, func(status *corev1.PodStatus) { status.Reason = "NodeLost" })
+	w.jobEnds(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded)
+}
+
 func (w *world) jobEnds(conditionType batchv1.JobConditionType, reason string) {
 	w.t.Helper()
 	job := w.job()
@@ -417,7 +424,7 @@ func TestSync(t *testing.T) {
 			_, err := w.client.BuildcontrollerV1alpha1().Builds(namespace).UpdateStatus(w.ctx, build, metav1.UpdateOptions{})
 			w.must(err)
 			synctest.Wait()
-			job, obstacle, err := w.c.start(w.ctx, build, plan.Hash(build))
+			job, obstacle, err := w.c.start(w.ctx, build, plan.Hash(build), 1)
 			if err != nil || obstacle != nil || job.UID != w.job().UID {
 				w.t.Errorf("start returned %v, %v, %v", job, obstacle, err)
 			}
@@ -426,7 +433,7 @@ func TestSync(t *testing.T) {
 			w.given()
 			build := w.build()
 			_, err := w.kube.BatchV1().Jobs(namespace).Create(w.ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
-				Namespace: namespace, Name: plan.JobName(build, plan.Hash(build)),
+				Namespace: namespace, Name: plan.JobName(build, plan.Hash(build), 1),
 			}}, metav1.CreateOptions{})
 			w.must(err)
 			w.wantWrites(w.sync(), "patch builds", "update builds/status", "create jobs", "get jobs", "event ErrResourceExists")
@@ -732,17 +739,59 @@ func TestSync(t *testing.T) {
 			w.wantWrites(w.sync(), "update builds/status")
 			w.wantPhase(v1alpha1.PhaseBuilding)
 		},
-		"a run that only waited until its deadline is started anew": func(w *world) {
+		"a run that cannot start gives its Job up, keeps the reason and is made anew": func(w *world) {
 			w.given()
 			w.settle()
 			w.secretMissing()
 			w.settle()
-			time.Sleep(plan.DefaultTimeout)
-			w.must(w.kube.CoreV1().Pods(namespace).Delete(w.ctx, w.job().Name+"-pod", metav1.DeleteOptions{}))
-			w.jobEnds(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded)
-			w.wantWrites(w.sync(), "update builds/status", "delete jobs")
+			first := w.job()
+			time.Sleep(11 * time.Second)
+			w.wantWrites(w.sync())
+			time.Sleep(time.Second)
+			w.wantWrites(w.sync(), "delete jobs")
+			w.must(w.kube.CoreV1().Pods(namespace).Delete(w.ctx, first.Name+"-pod", metav1.DeleteOptions{}))
+			w.wantWrites(w.sync())
 			w.wantCondition(v1alpha1.ConditionBuilt, metav1.ConditionFalse, "SecretNotFound")
-			w.wantWrites(w.sync(), "update builds/status", "create jobs", "event again")
+			w.wantPhase(v1alpha1.PhasePending)
+			time.Sleep(17 * time.Second)
+			w.wantWrites(w.sync())
+			time.Sleep(time.Second)
+			w.wantWrites(w.sync(), "update builds/status", "create jobs")
+			if job := w.job(); job.Name != first.Name || job.UID == first.UID {
+				w.t.Errorf("the Job is %s %s, it was %s %s", job.Name, job.UID, first.Name, first.UID)
+			}
+			w.wantCondition(v1alpha1.ConditionBuilt, metav1.ConditionFalse, "SecretNotFound")
+			w.runSucceeds(digest1)
+			w.settle()
+			w.wantCondition(v1alpha1.ConditionBuilt, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
+		},
+		"a failure that passes by itself is tried again, and again, and then stays": func(w *world) {
+			w.given()
+			w.settle()
+			for attempt := range int32(3) {
+				if got := w.build().Status.Run.Attempt; got != attempt+1 {
+					w.t.Errorf("attempt is %d, want %d", got, attempt+1)
+				}
+				w.nodeLost()
+				if attempt == 2 {
+					w.wantWrites(w.sync(), "update builds/status", "event BuildFailed")
+					break
+				}
+				w.wantWrites(w.sync(), "update builds/status", "event BuildFailed")
+				w.wantCondition(v1alpha1.ConditionBuilt, metav1.ConditionUnknown, v1alpha1.ReasonRetrying)
+				w.wantPhase(v1alpha1.PhasePending)
+				time.Sleep(10*time.Second<<attempt - time.Second)
+				w.wantWrites(w.sync())
+				time.Sleep(time.Second)
+				w.wantWrites(w.sync(), "update builds/status", "create jobs", "event BuildStarted")
+			}
+			w.wantCondition(v1alpha1.ConditionBuilt, metav1.ConditionFalse, "NodeLost")
+			w.wantPhase(v1alpha1.PhaseFailed)
+			if jobs, history := len(w.jobs()), len(w.build().Status.History); jobs != 3 || history != 3 {
+				w.t.Errorf("%d Jobs and %d runs in the history, want 3 of each", jobs, history)
+			}
+			time.Sleep(time.Hour)
+			w.wantWrites(w.sync())
 		},
 		"a run that took too long failed": func(w *world) {
 			w.given()
@@ -771,7 +820,7 @@ func TestSync(t *testing.T) {
 			w.change(func(b *v1alpha1.Build) { b.Spec.Source.Git.Revision = "main" })
 			w.settle()
 			w.wantPhase(v1alpha1.PhaseBuilding)
-			if jobs := w.jobs(); len(jobs) != 1 || jobs[0].Name != plan.JobName(w.build(), plan.Hash(w.build())) {
+			if jobs := w.jobs(); len(jobs) != 1 || jobs[0].Name != plan.JobName(w.build(), plan.Hash(w.build()), 1) {
 				w.t.Errorf("Jobs are %v", jobs)
 			}
 		},
@@ -789,7 +838,7 @@ func TestSync(t *testing.T) {
 			earlier := build.DeepCopy()
 			earlier.UID = "another"
 			_, err := w.kube.BatchV1().Jobs(namespace).Create(w.ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
-				Namespace: namespace, Name: plan.JobName(build, plan.Hash(build)),
+				Namespace: namespace, Name: plan.JobName(build, plan.Hash(build), 1),
 				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(earlier, v1alpha1.BuildKind)},
 			}}, metav1.CreateOptions{})
 			w.must(err)

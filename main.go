@@ -44,6 +44,8 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.healthAddress, "health-address", "", "address that answers /healthz, for example :8081; empty for none")
 	flags.StringVar(&o.images.GitSync, "git-sync-image", "registry.k8s.io/git-sync/git-sync:v4.7.1", "image of the step that clones the repository")
 	flags.StringVar(&o.images.Kaniko, "kaniko-image", "ghcr.io/osscontainertools/kaniko:v1.28.3", "image of the step that builds and pushes with kaniko")
+	flags.StringVar(&o.images.BuildKit, "buildkit-image", "docker.io/moby/buildkit:v0.32.2-rootless", "image of the step that builds and pushes with BuildKit, rootless")
+	flags.StringVar(&o.images.Buildah, "buildah-image", "quay.io/buildah/stable:v1.44.0", "image of the step that builds and pushes with Buildah")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "work only while holding a Lease, so that several controllers can stand by; off is fine for a single one on a laptop")
 	flags.StringVar(&o.leaseSpace, "leader-elect-namespace", "", "namespace of the Lease; empty for the one of the kubeconfig or of the controller's pod")
 	flags.DurationVar(&o.lease.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a silent leader keeps the Lease")

@@ -41,7 +41,7 @@ func Events(before, after v1alpha1.BuildStatus) []Event {
 		events = append(events, Event{corev1.EventTypeWarning, reason, message})
 	}
 
-	if run := after.Run; run != nil && run.CompletionTime == nil && !sameRun(before.Run, run) {
+	if run := after.Run; run != nil && run.CompletionTime == nil && !sameRun(before.Run, run) && !waitsOn(before, run) {
 		normal(EventBuildStarted, "Job %s builds %s", run.Job, orDefault(run.Revision, "the default branch"))
 	}
 	for _, run := range slices.Backward(after.History) {
@@ -89,6 +89,11 @@ func explanation(status v1alpha1.BuildStatus, run v1alpha1.Run) string {
 // sameRun tells runs apart by their start too: the Job of a run that was deleted while it ran is made again under its name.
 func sameRun(a, b *v1alpha1.Run) bool {
 	return a != nil && b != nil && a.Job == b.Job && a.StartTime.Equal(b.StartTime)
+}
+
+// waitsOn says whether the run only was made anew because it could not start: no news.
+func waitsOn(before v1alpha1.BuildStatus, run *v1alpha1.Run) bool {
+	return before.Run != nil && before.Run.Job == run.Job && before.Failure != nil && waitingReasons[before.Failure.Reason]
 }
 
 func sameFailure(a, b *v1alpha1.Failure) bool {

@@ -43,6 +43,7 @@ var (
 		deadline,      // the Job was stopped; what its containers then printed is only an echo of that
 		outOfMemory,   // a killed process leaves all kinds of errors in the log
 		disrupted,     // so does a pod that is taken away
+		keyMissing,    // the source step looks at the Secrets before it does anything
 		stepFailed,    // what the log of the failed container says, or at least which step it was
 		refusedByNode, // no container ran
 		nothingLeft,   // the pods are gone

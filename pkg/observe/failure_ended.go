@@ -2,6 +2,7 @@ package observe
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -9,17 +10,6 @@ import (
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 )
-
-// waitingReasons are the failures that end by themselves once their cause is gone.
-var waitingReasons = map[v1alpha1.FailureReason]bool{
-	v1alpha1.FailureQuotaExceeded:     true,
-	v1alpha1.FailurePodRejected:       true,
-	v1alpha1.FailureUnschedulable:     true,
-	v1alpha1.FailureSecretNotFound:    true,
-	v1alpha1.FailureSecretKeyNotFound: true,
-	v1alpha1.FailureVolumeMountFailed: true,
-	v1alpha1.FailureImagePullFailed:   true,
-}
 
 // deadline: the Job reached spec.timeout. When it only ever waited, what it
 // waited for is the news, not the clock.
@@ -33,10 +23,10 @@ func deadline(s scene) *v1alpha1.Failure {
 	}
 	if s.pod == nil || step == v1alpha1.StepSchedule {
 		if f := first(whyWaiting, s); f != nil {
-			return ranOut(f, s)
+			return f
 		}
 		if waitedBefore(s) {
-			return ranOut(s.Before, s)
+			return s.Before.DeepCopy()
 		}
 	}
 	during := ""
@@ -54,23 +44,6 @@ func deadline(s scene) *v1alpha1.Failure {
 }
 
 func waitedBefore(s scene) bool { return s.Before != nil && waitingReasons[s.Before.Reason] }
-
-// ranOut turns a failure of a waiting run into that of a run which waited until
-// its deadline. A run that was seen waiting is started anew; one that turns out
-// to have waited, because nobody looked before, has ended. It leaves a failure that
-// says so already as it is: the status is read back as Before.
-func ranOut(f *v1alpha1.Failure, s scene) *v1alpha1.Failure {
-	const waited = " The run waited for that until its timeout"
-	message := f.Message
-	switch {
-	case strings.Contains(message, waited):
-	case waitedBefore(s):
-		message += waited + s.names.ofTimeout() + " and is started anew."
-	default:
-		message = strings.TrimSuffix(strings.TrimSuffix(message, goesOn), ".") + "." + waited + s.names.ofTimeout() + "; once it is done, " + again
-	}
-	return &v1alpha1.Failure{Step: f.Step, Reason: f.Reason, Message: message}
-}
 
 // outOfMemory: the kernel killed a process of the failed container.
 func outOfMemory(s scene) *v1alpha1.Failure {
@@ -141,6 +114,25 @@ func disrupted(s scene) *v1alpha1.Failure {
 	}
 	return f
 }
+
+// keyMissing: the script of the source step (pkg/plan/gitsync.sh) says what a Secret lacks.
+func keyMissing(s scene) *v1alpha1.Failure {
+	if s.failed == nil || s.failed.step != v1alpha1.StepSource {
+		return nil
+	}
+	m := secretLacks.FindStringSubmatch(s.failed.read(s.Log).text)
+	if m == nil {
+		return nil
+	}
+	f := s.failed.failure(v1alpha1.FailureSecretKeyNotFound)
+	if strings.Contains(m[2], corev1.DockerConfigJsonKey) {
+		f.Step = v1alpha1.StepPush
+	}
+	f.Message = secretNamed(m[1], f.Step) + " lacks " + squash(m[2], 100) + "; add it" + goesOn
+	return f
+}
+
+var secretLacks = regexp.MustCompile(`(?m)^build-controller: Secret "([^"\n]*)" lacks ([^\n]*)$`)
 
 // refusedByNode: the kubelet failed the pod before any container ran (OutOfcpu, UnexpectedAdmissionError, NodeAffinity, ...).
 func refusedByNode(s scene) *v1alpha1.Failure {

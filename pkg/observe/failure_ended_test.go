@@ -28,7 +28,7 @@ func buildingPod(code int32, reason string) *corev1.Pod {
 }
 
 func TestEndedRuns(t *testing.T) {
-	const source, build, schedule = v1alpha1.StepSource, v1alpha1.StepBuild, v1alpha1.StepSchedule
+	const source, build, push, schedule = v1alpha1.StepSource, v1alpha1.StepBuild, v1alpha1.StepPush, v1alpha1.StepSchedule
 	const exceeded, backoff = batchv1.JobReasonDeadlineExceeded, batchv1.JobReasonBackoffLimitExceeded
 	const log = "INFO[0000] Running: [/bin/sh -c make]\nerror building image: error building stage: failed to execute command: waiting for process to exit: exit status 2\n"
 	with := func(pod *corev1.Pod, change func(*corev1.Pod)) *corev1.Pod {
@@ -47,6 +47,10 @@ func TestEndedRuns(t *testing.T) {
 		before *v1alpha1.Failure
 		want   want
 	}{
+		"a key that the registry's Secret lacks is a matter of the push": {backoff, []*corev1.Pod{with(buildingPod(0, ""), func(p *corev1.Pod) {
+			p.Status.InitContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
+		})}, "build-controller: Secret \"regcred\" lacks the key .dockerconfigjson or config.json\n", nil,
+			want{push, v1alpha1.FailureSecretKeyNotFound, 1, []string{`Secret "regcred" lacks the key .dockerconfigjson or config.json; add it and the build goes on by itself.`}, nil}},
 		"out of memory goes before the log": {backoff, []*corev1.Pod{buildingPod(137, "OOMKilled")}, log, nil,
 			want{build, v1alpha1.FailureOutOfMemory, 137, []string{"kaniko", "memory"}, []string{"exit status 2"}}},
 		"out of memory goes before an eviction": {backoff, []*corev1.Pod{with(disruption("TerminationByKubelet"), func(p *corev1.Pod) {

@@ -31,12 +31,16 @@ type names struct {
 	image, registry       string
 	gitSecret, pushSecret string
 	timeout               string
+	builder, podSecurity  string // and the level that the namespace has to allow for it
 }
 
 // namesOf takes the names from the Build; without one the messages use general words.
 func namesOf(b *v1alpha1.Build, job *batchv1.Job) names {
-	n := names{dockerfile: "Dockerfile"}
+	n := names{dockerfile: "Dockerfile", builder: string(v1alpha1.Kaniko), podSecurity: "baseline"}
 	if b != nil {
+		if settings := b.Spec.Builder; settings != nil && settings.Name != "" && settings.Name != v1alpha1.Kaniko {
+			n.builder, n.podSecurity = string(settings.Name), "privileged"
+		}
 		git := b.Spec.Source.Git
 		n.url, n.revision, n.gitSecret = git.URL, git.Revision, git.SecretName
 		n.host, n.port = gitHost(git.URL)
@@ -149,7 +153,7 @@ func (n names) gitKeys() string {
 	if n.ssh() {
 		return "with the keys ssh and known_hosts"
 	}
-	return "with the keys username and password"
+	return "with the keys username and password, or a token under password"
 }
 
 // credentials are what git shows to the server.
@@ -187,6 +191,8 @@ func (n names) ofVolume(pod *corev1.Pod, volume string) (v1alpha1.Step, string) 
 		step, secret = v1alpha1.StepSource, n.gitSecret
 	case pushVolume:
 		step, secret = v1alpha1.StepPush, n.pushSecret
+	case secretsVolume:
+		step = v1alpha1.StepBuild
 	}
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.Name == volume && v.Secret != nil {

@@ -14,12 +14,14 @@ import (
 
 // The volumes of a run's Secrets.
 const (
-	gitVolume  = "git"
-	pushVolume = "push"
+	gitVolume     = "git"
+	pushVolume    = "push"
+	secretsVolume = "secrets"
 )
 
 var (
 	secretNotFound    = regexp.MustCompile(`secrets? "([^"]+)" not found`)
+	configMapNotFound = regexp.MustCompile(`configmap "([^"]+)" not found`)
 	secretKeyNotFound = regexp.MustCompile(`references non-existent secret key: (\S+)|couldn't find key (\S+) in Secret (?:[^/\s]+/)?(\S+)`)
 	volumeName        = regexp.MustCompile(`for volume "([^"]+)"|unmounted volumes=\[([^\]\s]+)`)
 	// A kubelet that has not caught up says this of objects that are there.
@@ -110,6 +112,11 @@ func volumeNotMounted(s scene) *v1alpha1.Failure {
 			if noKey == nil || step == v1alpha1.StepSource {
 				noKey = missingKey(step, secret, m[1]+m[2])
 			}
+		} else if m := configMapNotFound.FindStringSubmatch(e.Message); m != nil {
+			other = &v1alpha1.Failure{
+				Step: v1alpha1.StepSchedule, Reason: v1alpha1.FailureVolumeMountFailed,
+				Message: "ConfigMap " + cut(m[1], 253) + " does not exist in this namespace; create it" + goesOn,
+			}
 		} else if other == nil {
 			other = &v1alpha1.Failure{
 				Step: v1alpha1.StepSchedule, Reason: v1alpha1.FailureVolumeMountFailed,
@@ -169,31 +176,31 @@ func podNotCreated(s scene) *v1alpha1.Failure {
 			"; give the namespace a LimitRange with defaults" + goesOn
 	case strings.Contains(last.Message, "violates PodSecurity"):
 		f.Message = "The pod security level of the namespace does not allow the pod" + what +
-			"; kaniko builds as root: set the namespace's label pod-security.kubernetes.io/enforce to baseline" + goesOn
+			"; " + s.names.builder + " needs the namespace's label pod-security.kubernetes.io/enforce to be " + s.names.podSecurity + goesOn
 	default:
 		f.Message = "The API server refused the pod" + what + "; see to it" + goesOn
 	}
 	return f
 }
 
-// nothingNew: without a pod nothing contradicts what was found before, be it that
-// the pod is gone and its Job about to fail, or that a Job was made anew.
+// nothingNew: until a container starts nothing contradicts what was found before, be it that
+// the pod is gone and its Job about to fail, or that the Job was made anew.
 func nothingNew(s scene) *v1alpha1.Failure {
 	suspended := s.Job != nil && s.Job.Spec.Suspend != nil && *s.Job.Spec.Suspend
-	if s.pod != nil || suspended || !waitedBefore(s) {
+	if s.pod != nil && (s.pending == nil || anyBegun(s.pod)) || suspended || !waitedBefore(s) {
 		return nil
 	}
 	return s.Before.DeepCopy()
 }
 
 func missingSecret(step v1alpha1.Step, secret string, n names) *v1alpha1.Failure {
-	keys := n.gitKeys()
-	if step != v1alpha1.StepSource {
-		keys = "as type kubernetes.io/dockerconfigjson"
-	}
+	how := map[v1alpha1.Step]string{
+		v1alpha1.StepSource: " " + n.gitKeys(),
+		v1alpha1.StepPush:   " as type kubernetes.io/dockerconfigjson",
+	}[step]
 	return &v1alpha1.Failure{
 		Step: step, Reason: v1alpha1.FailureSecretNotFound,
-		Message: secretNamed(secret, step) + " does not exist in this namespace; create it " + keys + goesOn,
+		Message: secretNamed(secret, step) + " does not exist in this namespace; create it" + how + goesOn,
 	}
 }
 

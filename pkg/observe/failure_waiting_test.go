@@ -70,6 +70,10 @@ func TestWaitingRuns(t *testing.T) {
 		"a missing Secret goes before what it causes": {pod: func(*corev1.Pod) {}, events: []*corev1.Event{
 			mount(`Unable to attach or mount volumes: unmounted volumes=[push], unattached volumes=[workspace push]: timed out waiting for the condition`), mount(noPushSecret)},
 			want: want{step: push, reason: v1alpha1.FailureSecretNotFound}},
+		"a missing Secret for RUN instructions is one of the build": {pod: func(*corev1.Pod) {}, events: []*corev1.Event{mount(`MountVolume.SetUp failed for volume "secrets" : secret "npm" not found`)},
+			want: want{step: v1alpha1.StepBuild, reason: v1alpha1.FailureSecretNotFound, message: []string{`Secret "npm" does not exist in this namespace; create it and the build`}}},
+		"a missing ConfigMap is named": {pod: func(*corev1.Pod) {}, events: []*corev1.Event{mount(`MountVolume.SetUp failed for volume "git-ca" : configmap "corp-ca" not found`)},
+			want: want{step: schedule, reason: v1alpha1.FailureVolumeMountFailed, message: []string{"ConfigMap corp-ca does not exist"}}},
 		"a volume that cannot be mounted is named": {pod: func(*corev1.Pod) {}, events: []*corev1.Event{mount(`MountVolume.SetUp failed for volume "cache" : mount failed: exit status 32`)},
 			want: want{step: schedule, reason: v1alpha1.FailureVolumeMountFailed, message: []string{"volume cache", "exit status 32"}}},
 		"a kubelet that is behind is fine": {pod: func(*corev1.Pod) {}, events: []*corev1.Event{
@@ -109,9 +113,12 @@ func TestWaitingRuns(t *testing.T) {
 		"a gated pod waits on purpose": {pod: func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated}}
 		}},
-		"a pod that has gone leaves what was known": {before: earlier, want: want{step: schedule, reason: v1alpha1.FailureImagePullFailed, message: []string{"as it was"}}},
-		"a pod that starts ends what was known":     {pod: func(*corev1.Pod) {}, before: earlier},
-		"a suspended Job waits on purpose":          {job: func(j *batchv1.Job) { j.Spec.Suspend = new(bool); *j.Spec.Suspend = true }, before: earlier},
+		"a pod that has gone leaves what was known":        {before: earlier, want: want{step: schedule, reason: v1alpha1.FailureImagePullFailed, message: []string{"as it was"}}},
+		"a pod that is only there contradicts nothing yet": {pod: func(*corev1.Pod) {}, before: earlier, want: want{step: schedule, reason: v1alpha1.FailureImagePullFailed, message: []string{"as it was"}}},
+		"a container that starts ends what was known": {pod: func(p *corev1.Pod) {
+			p.Status.InitContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+		}, before: earlier},
+		"a suspended Job waits on purpose": {job: func(j *batchv1.Job) { j.Spec.Suspend = new(bool); *j.Spec.Suspend = true }, before: earlier},
 		"a quota that is used up is quoted without the pod's name": {events: []*corev1.Event{create(overQuota)},
 			want: want{step: schedule, reason: v1alpha1.FailureQuotaExceeded, message: []string{"(exceeded quota: q, requested: pods=1", "goes on by itself"}}},
 		"a quota that wants limits is told apart": {events: []*corev1.Event{create(`Error creating: pods "x" is forbidden: failed quota: q: must specify limits.cpu for: kaniko`)},

@@ -51,12 +51,12 @@ var (
 )
 
 var pushPatterns = []pattern{
-	{v1alpha1.FailureRegistryUnreachable, plainHTTP, func(c clues) string {
+	{v1alpha1.FailureTLSVerificationFailed, plainHTTP, func(c clues) string {
 		return c.pushTo() + " speaks plain http and not https; if that is meant, set spec.image.insecure" + whichStarts
 	}},
 	{v1alpha1.FailureTLSVerificationFailed, badTLS, func(c clues) string {
 		return "The certificate of " + c.pushTo() + " is not trusted" + quoted(c.found[0]) +
-			"; it has to be valid for that name and signed by a public authority" + thenAgain
+			"; it has to be valid for that name, and signed by a public authority or by one in the ConfigMap that spec.image.caConfigMapName names" + thenAgain
 	}},
 	{v1alpha1.FailureRegistryUnreachable, tooMany, func(c clues) string {
 		return c.pushTo() + " takes no more requests for now; wait" + thenAgain
@@ -115,12 +115,12 @@ var buildPatterns = []pattern{
 	{v1alpha1.FailureBuildFailed, words(`failed to execute command: [^\n]*`), func(c clues) string {
 		return "An instruction of the Dockerfile failed" + quoted(c.found[0]) + "; correct it" + thenAgain
 	}},
-	{v1alpha1.FailureRegistryUnreachable, plainHTTP, func(c clues) string {
+	{v1alpha1.FailureTLSVerificationFailed, plainHTTP, func(c clues) string {
 		return "The registry of the base image" + c.baseImage() + " speaks plain http and not https; if that is meant, set spec.image.insecure" + whichStarts
 	}},
 	{v1alpha1.FailureTLSVerificationFailed, badTLS, func(c clues) string {
 		return "The certificate of the registry of the base image" + c.baseImage() + " is not trusted" + quoted(c.found[0]) +
-			"; it has to be valid for that name and signed by a public authority" + thenAgain
+			"; it has to be valid for that name, and signed by a public authority or by one in the ConfigMap that spec.image.caConfigMapName names" + thenAgain
 	}},
 	{v1alpha1.FailureBaseImageNotFound, noSuchImage, func(c clues) string {
 		return "The base image" + c.baseImage() + " does not exist; correct FROM in the Dockerfile" + thenAgain

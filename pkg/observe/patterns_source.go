@@ -16,6 +16,10 @@ var sourcePatterns = []pattern{
 		`Identity file \S+ not accessible: No such file`, `can't read password file`), func(c clues) string {
 		return secretNamed(c.gitSecret, v1alpha1.StepSource) + " lacks the credentials; store it " + c.gitKeys() + thenAgain
 	}},
+	{v1alpha1.FailureInvalidSSHKey, words(`build-controller: the key (\S+) holds a public key`), func(c clues) string {
+		return "The key " + cut(c.found[1], 100) + " of " + secretNamed(c.gitSecret, v1alpha1.StepSource) +
+			" holds a public key; store the private one, whose file has no .pub at its end" + thenAgain
+	}},
 	{v1alpha1.FailureInvalidSSHKey, words(`incorrect passphrase`, `Enter passphrase`), func(c clues) string {
 		return "The private key of " + secretNamed(c.gitSecret, v1alpha1.StepSource) +
 			" is protected by a passphrase, which nobody can type in a build; store a key without one" + thenAgain
@@ -23,7 +27,7 @@ var sourcePatterns = []pattern{
 	{v1alpha1.FailureInvalidSSHKey, words(
 		`Load key "[^"]*": [^\n]*`, `error in libcrypto`, `UNPROTECTED PRIVATE KEY FILE`), func(c clues) string {
 		return "ssh cannot read the private key of " + secretNamed(c.gitSecret, v1alpha1.StepSource) +
-			": most often its last newline is missing or its lines end in CRLF; store the key again, unchanged from its file" + thenAgain
+			": it is no private key that OpenSSH knows, or a part of it is missing; store the key again, unchanged from its file" + thenAgain
 	}},
 	{v1alpha1.FailureHostKeyVerificationFailed, words(`REMOTE HOST IDENTIFICATION HAS CHANGED`, `host key for \S+ has changed`), func(c clues) string {
 		return fmt.Sprintf("The key of %s is not the one in known_hosts of %s: the server has a new key, or something else answers in its place; "+
@@ -42,7 +46,7 @@ var sourcePatterns = []pattern{
 		`server certificate verification failed`, `SSL certificate problem`, `certificate verify failed`,
 		`unable to get local issuer certificate`, `SSL: no alternative certificate subject name`, `x509:`), func(c clues) string {
 		return "The certificate of " + c.server() + " is not trusted" + quoted(c.found[0]) +
-			"; it has to be valid for that name and signed by a public authority" + thenAgain
+			"; it has to be valid for that name, and signed by a public authority or by one in the ConfigMap that spec.source.git.caConfigMapName names" + thenAgain
 	}},
 	{v1alpha1.FailureHostUnreachable, words(
 		`connection refused`, `(?:connection|operation) timed out`, `no route to host`, `network is unreachable`, `Host is down`,

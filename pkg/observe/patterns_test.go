@@ -56,7 +56,7 @@ func TestWordsOfGit(t *testing.T) {
 		{"https://github.com/acme/shop", "creds", "main", "remote: The 'acme' organization has enabled or enforced SAML SSO.\nfatal: unable to access 'https://github.com/acme/shop/': The requested URL returned error: 403", v1alpha1.FailureAuthenticationFailed, ""},
 		{"git@github.com:acme/shop.git", "creds", "main", "Received disconnect from 140.82.121.3 port 22:2: Too many authentication failures" + access, v1alpha1.FailureAuthenticationFailed, "without a passphrase"},
 
-		{"git@h:r", "creds", "main", `Load key "/etc/git-secret/ssh": invalid format` + "\r\ngit@h: Permission denied (publickey)." + access, v1alpha1.FailureInvalidSSHKey, "CRLF"},
+		{"git@h:r", "creds", "main", `Load key "/etc/git-secret/ssh": invalid format` + "\r\ngit@h: Permission denied (publickey)." + access, v1alpha1.FailureInvalidSSHKey, "part of it is missing"},
 		{"git@h:r", "creds", "main", `Load key "/etc/git-secret/ssh": incorrect passphrase supplied to decrypt private key` + "\r\ngit@h: Permission denied (publickey)." + access, v1alpha1.FailureInvalidSSHKey, "passphrase"},
 		{"git@h:r", "creds", "main", "Warning: Identity file /etc/git-secret/ssh not accessible: No such file or directory.\nNo ED25519 host key is known for h and you have requested strict checking." + access, v1alpha1.FailureSecretKeyNotFound, "ssh and known_hosts"},
 		{"git@h:r", "creds", "main", "@@@@@@@@@@@\r\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\r\nHost key verification failed." + access, v1alpha1.FailureHostKeyVerificationFailed, "has a new key"},
@@ -111,6 +111,9 @@ func TestWordsOfGitSync(t *testing.T) {
 			v1alpha1.FailureCloneFailed, "fatal: detected dubious ownership"},
 		"the end of a line whose start is missing is read": {`-depth 1): exit status 128: { stdout: \"\", stderr: \"line \\\"1\\\"\\nfatal: couldn't find remote ref x\" }","failCount":1,"maxFailures":0}`,
 			v1alpha1.FailureRevisionNotFound, "line \"1\"\nfatal: couldn't find remote ref x"},
+		"a public key is told for what it is": {"build-controller: the key ssh holds a public key\n", v1alpha1.FailureInvalidSSHKey, "holds a public key"},
+		"a key with a passphrase is told for what it is": {"Load key \"/run/git/key\": incorrect passphrase supplied to decrypt private key\n",
+			v1alpha1.FailureInvalidSSHKey, "incorrect passphrase"},
 		"no log at all is told with the exit code": {"", v1alpha1.FailureCloneFailed, ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -163,7 +166,7 @@ func TestWordsOfKaniko(t *testing.T) {
 		"a registry that throttles pulls is told":     {"error building image: GET https://index.docker.io/v2/library/alpine/manifests/3: TOOMANYREQUESTS: You have reached your unauthenticated pull rate limit.", build, v1alpha1.FailureRegistryUnreachable, "log in with spec.image.secretName"},
 		"a registry that is away when pulling":        {"error building image: Get \"https://r.example.com/v2/\": dial tcp 1.2.3.4:443: i/o timeout", build, v1alpha1.FailureRegistryUnreachable, "i/o timeout"},
 		"a registry without trust when pulling":       {"error building image: Get \"https://r.example.com/v2/\": tls: failed to verify certificate: x509: certificate signed by unknown authority", build, v1alpha1.FailureTLSVerificationFailed, "base image"},
-		"a plain http registry when pulling":          {"error building image: Get \"https://r:5000/v2/\": http: server gave HTTP response to HTTPS client", build, v1alpha1.FailureRegistryUnreachable, "spec.image.insecure, which starts a new run"},
+		"a plain http registry when pulling":          {"error building image: Get \"https://r:5000/v2/\": http: server gave HTTP response to HTTPS client", build, v1alpha1.FailureTLSVerificationFailed, "spec.image.insecure, which starts a new run"},
 		"a builder that says something new is quoted": {"error building image: something new", build, v1alpha1.FailureBuildFailed, "(error building image: something new)"},
 		"a builder that is not kaniko is quoted":      {"step 1\npanic: oh no", build, v1alpha1.FailureBuildFailed, "(panic: oh no)"},
 
@@ -174,7 +177,7 @@ func TestWordsOfKaniko(t *testing.T) {
 		"a registry without trust when pushing":             {"error checking push permissions: creating push check transport for r.example.com failed: Get \"https://r.example.com/v2/\": tls: failed to verify certificate: x509: certificate signed by unknown authority", push, v1alpha1.FailureTLSVerificationFailed, "x509: certificate signed by unknown authority"},
 		"a registry that fails at the end of a push":        {"INFO[0009] Pushing image to r.example.com/shop:1 \nerror pushing image: failed to push to destination r.example.com/shop:1: PUT https://r.example.com/v2/shop/manifests/1: unexpected status code 502 Bad Gateway: x", push, v1alpha1.FailureRegistryUnreachable, "status code 502"},
 		"a registry that throttles pushes is told":          {"error pushing image: failed to push to destination r.example.com/shop:1: TOOMANYREQUESTS: slow down", push, v1alpha1.FailureRegistryUnreachable, "no more requests"},
-		"a plain http registry when pushing":                {"error checking push permissions: Get \"https://r:5000/v2/\": http: server gave HTTP response to HTTPS client", push, v1alpha1.FailureRegistryUnreachable, "spec.image.insecure"},
+		"a plain http registry when pushing":                {"error checking push permissions: Get \"https://r:5000/v2/\": http: server gave HTTP response to HTTPS client", push, v1alpha1.FailureTLSVerificationFailed, "spec.image.insecure"},
 		"a push that fails in a new way is one of the push": {"error pushing image: failed to push to destination r.example.com/shop:1: MANIFEST_INVALID: no", push, v1alpha1.FailurePushFailed, "MANIFEST_INVALID: no"},
 	} {
 		t.Run(sentence, func(t *testing.T) {

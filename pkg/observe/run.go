@@ -7,6 +7,7 @@ package observe
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -26,9 +27,9 @@ type Run struct {
 	v1alpha1.Run
 	// Failure of a run that has ended, or what a run that is under way waits for.
 	Failure *v1alpha1.Failure
-	// Expired: the Job reached its deadline while it still waited. Nothing was tried, so the run is not
-	// over: once its Job is deleted it starts anew.
-	Expired bool
+	// Stuck: something keeps the run from starting, and has for long enough. Nothing was tried, so the run is not over: its
+	// Job is deleted, and made anew later.
+	Stuck bool
 	// Recheck is when to look again although nothing may have changed by then; zero means never.
 	Recheck time.Duration
 }
@@ -40,15 +41,13 @@ func (r Run) Ended() bool { return r.CompletionTime != nil }
 // Jobs and Pods are watched separately, and one watch can be behind the other.
 const lateness = 30 * time.Second
 
-// minRestart is the time between two starts of a run that only waits: a short timeout makes no hot loop.
-const minRestart = time.Minute
-
 // Observe tells what became of the run whose Job is in the evidence.
 func Observe(e Evidence, now time.Time) Run {
 	job := e.Job
 	run := Run{Run: v1alpha1.Run{
 		Job:       job.Name,
 		Hash:      job.Annotations[v1alpha1.InputsAnnotation],
+		Attempt:   attempt(job),
 		Revision:  job.Annotations[v1alpha1.RevisionAnnotation],
 		Rebuild:   job.Annotations[v1alpha1.RebuildAnnotation],
 		StartTime: &job.CreationTimestamp,
@@ -61,39 +60,47 @@ func Observe(e Evidence, now time.Time) Run {
 		// The pod is the authority; its Job follows a second or two later.
 		image, ok := pushedImage(job, pod)
 		if !ok {
-			return run.fail(digestMissing(), pod, podEnd(pod, now))
+			return run.fail(e, digestMissing(), pod, podEnd(pod, now))
 		}
 		run.Image = image
 		return run.end(v1alpha1.ResultSucceeded, pod, podEnd(pod, now))
 	case job.DeletionTimestamp != nil && complete == nil:
 		// Its end is not its own; once it is gone it is made again, or something else.
+		if e.Before != nil && waitingReasons[e.Before.Reason] {
+			run.Failure = e.Before
+		}
 		return run
 	case complete == nil && failed == nil:
 		run.Failure = Failure(e)
-		return run
+		return run.waiting(e, now)
 	case unfinished(e.Pods) && now.Before(ended(complete, failed).Add(lateness)),
 		len(e.Pods) == 0 && !deadlineExceeded(failed) && now.Before(ended(complete, failed).Add(lateness)):
 		run.Failure, run.Recheck = e.Before, lateness
 		return run
 	case complete != nil:
-		return run.fail(digestMissing(), pod, complete.LastTransitionTime)
+		return run.fail(e, digestMissing(), pod, complete.LastTransitionTime)
 	}
 	failure := Failure(e)
-	if deadlineExceeded(failed) && e.Before != nil && waitingReasons[failure.Reason] {
-		run.Failure = failure
-		if rest := minRestart - now.Sub(run.StartTime.Time); rest > 0 {
-			run.Recheck = rest
-		} else {
-			run.Expired = true
-		}
+	if waitingReasons[failure.Reason] {
+		run.Failure, run.Stuck = failure, true
 		return run
 	}
-	return run.fail(failure, pod, failed.LastTransitionTime)
+	return run.fail(e, failure, pod, failed.LastTransitionTime)
 }
 
-func (r Run) fail(failure *v1alpha1.Failure, pod *corev1.Pod, at metav1.Time) Run {
-	r.Failure = failure
-	return r.end(string(failure.Reason), pod, at)
+func (r Run) fail(e Evidence, failure *v1alpha1.Failure, pod *corev1.Pod, at metav1.Time) Run {
+	r = r.end(string(failure.Reason), pod, at)
+	r.Failure = announce(e.Build, r.Run, failure)
+	return r
+}
+
+// attempt is which one at the same inputs the Job is; a Job that does not say is the first.
+func attempt(job *batchv1.Job) int32 {
+	n, err := strconv.ParseInt(job.Annotations[v1alpha1.AttemptAnnotation], 10, 32)
+	if err != nil || n < 1 {
+		return 1
+	}
+	return int32(n)
 }
 
 // end completes the run. The commit is read only now: alone it would not be worth a write while the run is under way.

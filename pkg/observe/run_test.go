@@ -91,7 +91,7 @@ func TestObserve(t *testing.T) {
 		image   string
 		commit  bool
 		failure v1alpha1.FailureReason // of a run that goes on
-		expired bool
+		stuck   bool
 		recheck bool
 	}{
 		"a Job that was just made is under way":   {job: theJob()},
@@ -131,10 +131,7 @@ func TestObserve(t *testing.T) {
 			job: theJob(deadline), pods: one(failedPod()), now: 100, result: "DeadlineExceeded", end: 100, commit: true,
 		},
 		"a Job that took too long while it waited starts anew": {
-			job: theJob(deadline), before: missingSecret, now: 100, failure: v1alpha1.FailureSecretNotFound, expired: true,
-		},
-		"a Job that took too long at once while it waited is not started anew at once": {
-			job: theJob(is(batchv1.JobFailed, batchv1.JobReasonDeadlineExceeded, 2)), before: missingSecret, now: 40, failure: v1alpha1.FailureSecretNotFound, recheck: true,
+			job: theJob(deadline), before: missingSecret, now: 100, failure: v1alpha1.FailureSecretNotFound, stuck: true,
 		},
 		"a Job that is being deleted fails no more":  {job: stopped(theJob(backoff)), pods: one(failedPod()), now: 100},
 		"a Job that is being deleted after its end":  {job: stopped(theJob(complete)), pods: one(succeededPod(theDigest)), result: "Succeeded", end: 40, image: theImage, commit: true},
@@ -180,8 +177,8 @@ func TestObserve(t *testing.T) {
 			if (run.Failure != nil) != (want != "") || run.Failure != nil && run.Failure.Reason != want {
 				t.Errorf("failure is %+v, want %q", run.Failure, want)
 			}
-			if run.Expired != c.expired || (run.Recheck > 0) != c.recheck {
-				t.Errorf("expired %v, recheck %s", run.Expired, run.Recheck)
+			if run.Stuck != c.stuck || (run.Recheck > 0) != c.recheck {
+				t.Errorf("stuck %v, recheck %s", run.Stuck, run.Recheck)
 			}
 		})
 	}

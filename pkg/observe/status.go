@@ -43,11 +43,15 @@ func Before(status v1alpha1.BuildStatus, job *batchv1.Job) *v1alpha1.Failure {
 	return failure
 }
 
-// Settled returns the newest run if it has ended and is for the inputs with that hash: they are not built again, even if
-// its Job is gone. An older run of the same inputs settles nothing: a branch has moved on since.
-func Settled(status v1alpha1.BuildStatus, hash string) (run v1alpha1.Run, ok bool) {
-	newest := ptr.Deref(status.Run, v1alpha1.Run{})
-	return newest, newest.Hash == hash && newest.CompletionTime != nil
+// Settled says whether the newest run is for the inputs with that hash and has ended for good: they are not built again,
+// even if its Job is gone. An older run of the same inputs settles nothing: a branch has moved on since.
+func Settled(build *v1alpha1.Build, hash string) bool {
+	newest := ptr.Deref(build.Status.Run, v1alpha1.Run{})
+	if newest.Hash != hash || newest.CompletionTime == nil {
+		return false
+	}
+	_, again := Again(build, newest)
+	return !again
 }
 
 // Runs returns the status of the Build with run, history, image and the failure of the run brought
@@ -60,8 +64,8 @@ func Runs(build *v1alpha1.Build, hash string, runs []Run) v1alpha1.BuildStatus {
 		runFailure = nil
 	}
 	status.Failure = nil
-
-	if _, ok := Settled(status, hash); ok {
+	// What ended the run, or keeps it from starting, is true also when its Job is gone.
+	if run := status.Run; run != nil && run.Hash == hash && runFailure != nil && (run.CompletionTime != nil || waitingReasons[runFailure.Reason]) {
 		status.Failure = runFailure
 	}
 	runs = slices.Clone(runs)
@@ -71,7 +75,7 @@ func Runs(build *v1alpha1.Build, hash string, runs []Run) v1alpha1.BuildStatus {
 			continue // the history dropped it, and the watch does not show yet that its Job is deleted
 		}
 		if run.Ended() {
-			status.History = slices.DeleteFunc(status.History, func(old v1alpha1.Run) bool { return old.Hash == run.Hash })
+			status.History = slices.DeleteFunc(status.History, func(old v1alpha1.Run) bool { return old.Job == run.Job })
 			status.History = slices.Insert(status.History, 0, run.Run)
 		}
 		if run.Image != "" {
@@ -119,6 +123,7 @@ type Hold string
 const (
 	NotHeld   Hold = ""
 	Queued    Hold = v1alpha1.ReasonQueued
+	Retrying  Hold = v1alpha1.ReasonRetrying
 	Suspended Hold = v1alpha1.ReasonSuspended
 )
 
@@ -153,6 +158,8 @@ func built(status *v1alpha1.BuildStatus, hash string, outcome Outcome) metav1.Co
 		status.Failure = outcome.Obstacle
 	}
 	switch {
+	case outcome.Hold == Retrying && status.Failure != nil && run.CompletionTime != nil:
+		condition.Reason, condition.Message = v1alpha1.ReasonRetrying, fmt.Sprintf("%s: %s", status.Failure.Reason, status.Failure.Message)
 	case status.Failure != nil:
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = string(status.Failure.Reason), status.Failure.Message
@@ -220,6 +227,8 @@ func phase(status v1alpha1.BuildStatus, hold Hold) v1alpha1.Phase {
 		return v1alpha1.PhaseSuspended
 	case hold == Queued:
 		return v1alpha1.PhaseQueued
+	case hold == Retrying:
+		return v1alpha1.PhasePending
 	case is(v1alpha1.ConditionBuilt, metav1.ConditionUnknown):
 		return v1alpha1.PhaseBuilding
 	}

@@ -45,6 +45,11 @@ func fields(of reflect.Type, name string) []field {
 			v.Set(reflect.MakeSlice(of, 1, 1))
 			return v.Index(0)
 		})
+	case reflect.Map:
+		return []field{{name: name + "[key]", text: of.Elem().Kind() == reflect.String, to: func(v reflect.Value, text string) {
+			v.Set(reflect.MakeMap(of))
+			v.SetMapIndex(reflect.ValueOf("key").Convert(of.Key()), reflect.ValueOf(text).Convert(of.Elem()))
+		}}}
 	case reflect.Struct:
 		var all []field
 		for i := range of.NumField() {

@@ -51,6 +51,38 @@ func TestJobs(t *testing.T) {
 		"resources": func(b *v1alpha1.Build) {
 			b.Spec.Builder = &v1alpha1.Builder{Resources: someResources()}
 		},
+		"a private authority, full history and no submodules": func(b *v1alpha1.Build) {
+			b.Spec.Source.Git.CAConfigMapName = "corp-ca"
+			b.Spec.Source.Git.Depth = ptr.To[int32](0)
+			b.Spec.Source.Git.Submodules = v1alpha1.SubmodulesOff
+			b.Spec.Image.CAConfigMapName = "corp-ca"
+		},
+		"a directory of a large repository": func(b *v1alpha1.Build) {
+			b.Spec.Source.Git.Sparse = true
+			b.Spec.Source.ContextDir = "./services/[shop]*"
+		},
+		"a Dockerfile in the Build": func(b *v1alpha1.Build) {
+			b.Spec.Dockerfile = &v1alpha1.Dockerfile{Inline: "FROM node:18\nCOPY $(handler).js /\n"}
+		},
+		"Kaniko with all it can":   withAll(v1alpha1.Kaniko),
+		"BuildKit with all it can": withAll(v1alpha1.BuildKit),
+		"Buildah with all it can":  withAll(v1alpha1.Buildah),
+		"the pod where and as the team wants it": func(b *v1alpha1.Build) {
+			b.Spec.Builder = &v1alpha1.Builder{
+				Name: v1alpha1.Buildah, Image: "registry.example.com/buildah:2", Args: []string{"--squash", "--build-context=a=$(b)"},
+				Env:               []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy.example.com:3128"}},
+				NodeSelector:      map[string]string{"disk": "ssd"},
+				Tolerations:       []corev1.Toleration{{Key: "builds", Operator: corev1.TolerationOpExists}},
+				Affinity:          &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}},
+				PriorityClassName: "low", RuntimeClassName: "kata", ServiceAccountName: "builder",
+				ImagePullSecrets: []v1alpha1.SecretReference{{Name: "pull"}},
+				HostAliases:      []corev1.HostAlias{{IP: "192.0.2.1", Hostnames: []string{"git.example.com"}}},
+				Volumes: []v1alpha1.Volume{
+					{Name: "layers", MountPath: "/home/build/.local/share/containers", PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "layers"}},
+					{Name: "git", MountPath: "/cache", SubPath: "shop", ReadOnly: true, EmptyDir: &corev1.EmptyDirVolumeSource{}},
+				},
+			}
+		},
 		"a timeout of a second and a half": func(b *v1alpha1.Build) {
 			b.Spec.Timeout = &metav1.Duration{Duration: 1500 * time.Millisecond}
 		},
@@ -59,8 +91,25 @@ func TestJobs(t *testing.T) {
 		},
 	}, func(change func(*v1alpha1.Build)) []any {
 		build := aBuild(change)
-		return []any{Job(build, Hash(build), Images{GitSync: "git-sync:test", Kaniko: "kaniko:test"})}
+		job := Job(build, Hash(build), 1, testImages)
+		job.Spec.Template.Spec.InitContainers[0].Command[2] = "(gitsync.sh)"
+		return []any{job}
 	})
+}
+
+var testImages = Images{GitSync: "git-sync:test", Kaniko: "kaniko:test", BuildKit: "buildkit:test", Buildah: "buildah:test"}
+
+// withAll asks a builder for all that it can do.
+func withAll(name v1alpha1.BuilderName) func(*v1alpha1.Build) {
+	return func(b *v1alpha1.Build) {
+		b.Spec.Builder = &v1alpha1.Builder{Name: name}
+		for _, c := range Capabilities {
+			if _, can := c.By[name]; can {
+				ask[c.Field](b)
+			}
+		}
+		b.Spec.Image.SecretName = "regcred"
+	}
 }
 
 func TestDeployments(t *testing.T) {

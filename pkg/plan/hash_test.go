@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
@@ -69,6 +70,24 @@ image: {name: "registry.example.com/shop:1.0"}
 	}
 }
 
+func TestEveryAttemptHasAJobOfItsOwn(t *testing.T) {
+	names := map[string]bool{}
+	for attempt := range int32(11) {
+		names[JobName(aBuild(), Hash(aBuild()), attempt+1)] = true
+	}
+	if len(names) != 11 {
+		t.Errorf("only %d names", len(names))
+	}
+}
+
+// 0 is all of the history, and nothing is a single commit.
+func TestADepthOfZeroIsAnotherInputThanNone(t *testing.T) {
+	full := aBuild(func(b *v1alpha1.Build) { b.Spec.Source.Git.Depth = ptr.To[int32](0) })
+	if Hash(full) == Hash(aBuild()) {
+		t.Error("they have one hash")
+	}
+}
+
 func TestTheRebuildAnnotationChangesTheHash(t *testing.T) {
 	asked := aBuild(func(b *v1alpha1.Build) { b.Annotations = map[string]string{v1alpha1.RebuildAnnotation: "1"} })
 	if Hash(asked) == Hash(aBuild()) {
@@ -80,7 +99,7 @@ func TestTheRebuildAnnotationChangesTheHash(t *testing.T) {
 // has to be added here, after a thought.
 var isInput = map[string]bool{
 	"Source": true, "Dockerfile": true, "Builder": true, "Image": true,
-	"Deployment": false, "Timeout": false, "RunPolicy": false, "Suspend": false, "History": false,
+	"Deployment": false, "Timeout": false, "Retries": false, "RunPolicy": false, "Suspend": false, "History": false,
 }
 
 func TestEveryInputFieldChangesTheHashAndNoOther(t *testing.T) {
@@ -166,7 +185,12 @@ func TestTheNameOfAJobFitsWhereNamesOfJobsGo(t *testing.T) {
 	}
 	build := aBuild(func(b *v1alpha1.Build) { b.Name = maxName })
 	// 63 is the limit of a label's value; the Job controller puts the name of the Job into a label of its pods.
-	if name := JobName(build, Hash(build)); len(name) != 63 || name[:53] != maxName+"-" {
+	for attempt := range int32(11) {
+		if name := JobName(build, Hash(build), attempt+1); len(name) != 63 {
+			t.Errorf("attempt %d: %s has %d characters", attempt+1, name, len(name))
+		}
+	}
+	if name := JobName(build, Hash(build), 1); len(name) != 63 || name[:53] != maxName+"-" {
 		t.Errorf("%s has %d characters", name, len(name))
 	}
 }
@@ -192,7 +216,7 @@ func FuzzWithoutEmpty(f *testing.F) {
 		once := canonical(t, value)
 		if object, ok := same.(map[string]any); ok {
 			// What a later version of the API adds, and this Build does not use.
-			for key, empty := range map[string]any{"later1": nil, "later2": "", "later3": 0.0, "later4": false, "later5": []any{}, "later6": map[string]any{"deep": ""}} {
+			for key, empty := range map[string]any{"later1": nil, "later2": "", "later4": false, "later5": []any{}, "later6": map[string]any{"deep": ""}} {
 				if _, taken := object[key]; !taken {
 					object[key] = empty
 				}

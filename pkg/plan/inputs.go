@@ -54,12 +54,17 @@ func Rebuild(build *v1alpha1.Build) string {
 	return ""
 }
 
-// JobName returns the name of the Job that builds the inputs with that hash.
-func JobName(build *v1alpha1.Build, hash string) string {
+// JobName returns the name of the Job that is that attempt, from 1, at the inputs with that hash.
+func JobName(build *v1alpha1.Build, hash string, attempt int32) string {
+	if attempt > 1 { // a number at the end would not fit behind the longest name
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", hash, attempt))
+		hash = hex.EncodeToString(sum[:])
+	}
 	return build.Name + "-" + hash[:hashLength]
 }
 
-// withoutEmpty takes null, false, 0, "", {} and [] out of decoded JSON, at every depth.
+// withoutEmpty takes null, false, "", {} and [] out of decoded JSON, at every depth. A 0 stays: a number that is optional is
+// a pointer in the API, so a 0 that is there was written there.
 func withoutEmpty(value any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -86,10 +91,6 @@ func withoutEmpty(value any) any {
 		}
 	case bool:
 		if !value {
-			return nil
-		}
-	case float64:
-		if value == 0 {
 			return nil
 		}
 	}

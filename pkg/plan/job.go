@@ -2,6 +2,8 @@ package plan
 
 import (
 	"math"
+	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,33 +21,62 @@ const DefaultTimeout = 30 * time.Minute
 // Images are the images of the steps. They are no inputs of a build: a controller
 // that is upgraded does not rebuild every application of the cluster.
 type Images struct {
-	GitSync string
-	Kaniko  string
+	GitSync  string
+	Kaniko   string
+	BuildKit string
+	Buildah  string
 }
-
-// The volumes of a run's pod.
-const (
-	workspaceVolume = "workspace" // the clone
-	gitVolume       = "git"       // the Secret for the git server
-	pushVolume      = "push"      // the Secret for the registry
-)
 
 // sourceLink is the symlink in the workspace that git-sync points at the checked-out commit.
 const sourceLink = "source"
 
-// Job returns the Job that builds the inputs with that hash.
-func Job(build *v1alpha1.Build, hash string, images Images) *batchv1.Job {
+// Job returns the Job that is that attempt, from 1, at the inputs with that hash.
+func Job(build *v1alpha1.Build, hash string, attempt int32, images Images) *batchv1.Job {
+	settings := ptr.Deref(build.Spec.Builder, v1alpha1.Builder{})
 	labels := map[string]string{
 		v1alpha1.ManagedByLabel: v1alpha1.ManagedBy,
 		v1alpha1.BuildLabel:     build.Name,
 	}
+	pod := corev1.PodSpec{
+		RestartPolicy:                 corev1.RestartPolicyNever,
+		AutomountServiceAccountToken:  ptr.To(false),
+		EnableServiceLinks:            ptr.To(false),
+		TerminationGracePeriodSeconds: ptr.To[int64](5), // a cancelled build has nothing to tidy up
+		SecurityContext: &corev1.PodSecurityContext{
+			FSGroup:        ptr.To(builderOf(build).group),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		InitContainers:     []corev1.Container{literal(gitSync(build, images.GitSync))},
+		Containers:         []corev1.Container{literal(builderContainer(build, images))},
+		Volumes:            volumes(build),
+		NodeSelector:       settings.NodeSelector,
+		Tolerations:        settings.Tolerations,
+		Affinity:           settings.Affinity,
+		PriorityClassName:  settings.PriorityClassName,
+		ServiceAccountName: settings.ServiceAccountName,
+		HostAliases:        settings.HostAliases,
+	}
+	if settings.RuntimeClassName != "" {
+		pod.RuntimeClassName = &settings.RuntimeClassName
+	}
+	for _, secret := range settings.ImagePullSecrets {
+		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: secret.Name})
+	}
+	var annotations map[string]string
+	for name, content := range files(build) {
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[fileAnnotation(name)] = content
+	}
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: build.Namespace,
-			Name:      JobName(build, hash),
+			Name:      JobName(build, hash, attempt),
 			Labels:    labels,
 			Annotations: map[string]string{
 				v1alpha1.InputsAnnotation:   hash,
+				v1alpha1.AttemptAnnotation:  strconv.Itoa(int(attempt)),
 				v1alpha1.RevisionAnnotation: build.Spec.Source.Git.Revision,
 				v1alpha1.ImageAnnotation:    build.Spec.Image.Name,
 				v1alpha1.RebuildAnnotation:  Rebuild(build),
@@ -53,8 +84,8 @@ func Job(build *v1alpha1.Build, hash string, images Images) *batchv1.Job {
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(build, v1alpha1.BuildKind)},
 		},
 		Spec: batchv1.JobSpec{
-			// A broken build stays broken: one try. A pod that was evicted, preempted or drained is not
-			// the build's fault and is replaced.
+			// One try: what is worth another is decided by the reason of the failure, and is a Job of its own. Only a pod
+			// that was evicted, preempted or drained is replaced by Kubernetes itself.
 			BackoffLimit: ptr.To[int32](0),
 			PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
 				Action: batchv1.PodFailurePolicyActionIgnore,
@@ -65,20 +96,8 @@ func Job(build *v1alpha1.Build, hash string, images Images) *batchv1.Job {
 			// On the Job and not on the pod, because it also ends a pod that never starts.
 			ActiveDeadlineSeconds: ptr.To(seconds(timeout(build))),
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{
-					RestartPolicy:                 corev1.RestartPolicyNever,
-					AutomountServiceAccountToken:  ptr.To(false),
-					EnableServiceLinks:            ptr.To(false),
-					TerminationGracePeriodSeconds: ptr.To[int64](5), // a cancelled build has nothing to tidy up
-					SecurityContext: &corev1.PodSecurityContext{
-						FSGroup:        ptr.To[int64](gitSyncUser),
-						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-					},
-					InitContainers: []corev1.Container{literal(gitSync(build, images.GitSync))},
-					Containers:     []corev1.Container{literal(kaniko(build, images.Kaniko))},
-					Volumes:        volumes(build),
-				},
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: annotations},
+				Spec:       pod,
 			},
 		},
 	}
@@ -87,36 +106,44 @@ func Job(build *v1alpha1.Build, hash string, images Images) *batchv1.Job {
 // literal keeps the kubelet from reading $(NAME) in an argument as a variable: what users write is taken as it is.
 func literal(container corev1.Container) corev1.Container {
 	for i, arg := range container.Args {
-		container.Args[i] = strings.ReplaceAll(arg, "$", "$$")
+		container.Args[i] = escaped(arg)
 	}
 	return container
 }
 
-func volumes(build *v1alpha1.Build) []corev1.Volume {
-	volumes := []corev1.Volume{{
-		Name:         workspaceVolume,
-		VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
-	}}
-	if name := build.Spec.Source.Git.SecretName; name != "" {
-		volumes = append(volumes, corev1.Volume{
-			Name: gitVolume,
-			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-				SecretName:  name,
-				DefaultMode: ptr.To[int32](0o400), // ssh refuses a key that others can read
-			}},
-		})
+func escaped(text string) string { return strings.ReplaceAll(text, "$", "$$") }
+
+// userEnv is a copy, to which more is appended: of two variables of a name the last counts.
+func userEnv(build *v1alpha1.Build) []corev1.EnvVar {
+	if build.Spec.Builder == nil {
+		return nil
 	}
-	if name := build.Spec.Image.SecretName; name != "" {
-		volumes = append(volumes, corev1.Volume{
-			Name: pushVolume,
-			VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-				SecretName:  name,
-				DefaultMode: ptr.To[int32](0o400),
-				Items:       []corev1.KeyToPath{{Key: corev1.DockerConfigJsonKey, Path: "config.json"}},
-			}},
-		})
+	return append([]corev1.EnvVar(nil), build.Spec.Builder.Env...)
+}
+
+// files are small files that the containers need. They come to them as annotations of the pod, shown as files by the
+// downward API: no object to write for them, and no shell to write them.
+func files(build *v1alpha1.Build) map[string]string {
+	files := map[string]string{}
+	if build.Spec.Source.Git.Sparse {
+		files[sparseFile] = sparsePattern(path.Clean(build.Spec.Source.ContextDir))
 	}
-	return volumes
+	if inline := inlineDockerfile(build); inline != "" {
+		files[dockerfileFile] = inline
+	}
+	if more := builderOf(build).files; more != nil {
+		for name, content := range more(build) {
+			files[name] = content
+		}
+	}
+	return files
+}
+
+func fileAnnotation(name string) string { return v1alpha1.GroupName + "/" + name }
+
+// fileMount shows one of the files in a directory. By subPath, which makes it a file and not a link to a link.
+func fileMount(name, dir string) corev1.VolumeMount {
+	return corev1.VolumeMount{Name: filesVolume, MountPath: path.Join(dir, name), SubPath: name, ReadOnly: true}
 }
 
 func timeout(build *v1alpha1.Build) time.Duration {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"path"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -9,60 +10,71 @@ import (
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 )
 
-const (
-	// kanikoSourceDir lies below /kaniko because kaniko leaves that out of the image; a mount at
-	// /workspace, the usual place, would hide what a Dockerfile puts into a WORKDIR of that name.
-	kanikoSourceDir = "/kaniko/source"
-	kanikoConfigDir = "/kaniko/.docker"
-)
+// kaniko unpacks the base image over its own root and runs the Dockerfile there. The flags are those of v1.24.0 and
+// of the maintained fork.
+var kaniko = builder{
+	image: func(images Images) string { return images.Kaniko },
+	// kaniko leaves what is below it out of the image; a mount at /workspace, the usual place, would hide what a
+	// Dockerfile puts into a WORKDIR of that name.
+	dir:         "/kaniko",
+	authorities: "/kaniko/ssl/certs",
+	group:       gitSyncUser,
+	security: corev1.SecurityContext{
+		RunAsUser:                ptr.To[int64](0),
+		AllowPrivilegeEscalation: ptr.To(false),
+		Capabilities: &corev1.Capabilities{
+			Drop: []corev1.Capability{"ALL"},
+			Add:  []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID", "SETFCAP", "KILL"},
+		},
+	},
+	args: kanikoArgs,
+}
 
-// kaniko is the step that builds and pushes the image. The flags are those of kaniko v1.24 and of its maintained fork.
-func kaniko(build *v1alpha1.Build, image string) corev1.Container {
-	spec := build.Spec
-	contextDir := path.Join(kanikoSourceDir, spec.Source.ContextDir)
-	dockerfile := ptr.Deref(spec.Dockerfile, v1alpha1.Dockerfile{})
-	if dockerfile.Path == "" {
-		dockerfile.Path = "Dockerfile"
+func kanikoArgs(b builder, build *v1alpha1.Build) []string {
+	image, settings := build.Spec.Image, ptr.Deref(build.Spec.Builder, v1alpha1.Builder{})
+	dir, file := b.dockerfile(build)
+	args := []string{
+		"--context=dir://" + b.context(build),
+		"--dockerfile=" + path.Join(dir, file),
 	}
-	container := corev1.Container{
-		Name:  "kaniko",
-		Image: image,
-		Args: []string{
-			"--context=dir://" + contextDir,
-			"--dockerfile=" + path.Join(contextDir, dockerfile.Path),
-			"--destination=" + spec.Image.Name,
-			"--digest-file=" + terminationLog,
-			"--log-format=text",
-			"--compressed-caching=false", // needs far less memory
-			"--push-retry=2",
-			"--image-download-retry=2",
-		},
-		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		// subPath: the kubelet follows git-sync's link; kaniko itself would copy the link.
-		VolumeMounts: []corev1.VolumeMount{{Name: workspaceVolume, MountPath: kanikoSourceDir, SubPath: sourceLink}},
-		SecurityContext: &corev1.SecurityContext{
-			RunAsUser:                ptr.To[int64](0), // kaniko unpacks the base image over its own root
-			AllowPrivilegeEscalation: ptr.To(false),
-			Capabilities: &corev1.Capabilities{
-				Drop: []corev1.Capability{"ALL"},
-				Add:  []corev1.Capability{"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID", "SETFCAP", "KILL"},
-			},
-		},
+	for _, destination := range destinations(image) {
+		args = append(args, "--destination="+destination)
 	}
-	if dockerfile.Target != "" {
-		container.Args = append(container.Args, "--target="+dockerfile.Target)
+	args = append(args,
+		"--digest-file="+terminationLog,
+		"--log-format=text",
+		"--compressed-caching=false", // needs far less memory
+		"--push-retry=2",
+		"--image-download-retry=2",
+	)
+	if dockerfile := build.Spec.Dockerfile; dockerfile != nil {
+		if dockerfile.Target != "" {
+			args = append(args, "--target="+dockerfile.Target)
+		}
+		for _, arg := range dockerfile.BuildArgs {
+			args = append(args, "--build-arg="+arg.Name+"="+arg.Value)
+		}
 	}
-	for _, arg := range dockerfile.BuildArgs {
-		container.Args = append(container.Args, "--build-arg="+arg.Name+"="+arg.Value)
+	for _, label := range pairs(image.Labels) {
+		args = append(args, "--label="+label)
 	}
-	if spec.Image.Insecure {
-		container.Args = append(container.Args, "--insecure", "--insecure-pull")
+	if len(settings.Platforms) > 0 {
+		args = append(args, "--custom-platform="+strings.Join(settings.Platforms, ","))
 	}
-	if spec.Image.SecretName != "" {
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: pushVolume, MountPath: kanikoConfigDir, ReadOnly: true})
+	if image.Reproducible {
+		args = append(args, "--reproducible")
 	}
-	if spec.Builder != nil && spec.Builder.Resources != nil {
-		container.Resources = *spec.Builder.Resources
+	if cache := settings.Cache; cache != nil {
+		args = append(args, "--cache=true", "--cache-repo="+cache.Repository)
+		if cache.TTL != nil {
+			args = append(args, "--cache-ttl="+cache.TTL.Duration.String())
+		}
 	}
-	return container
+	for _, mirror := range settings.Mirrors {
+		args = append(args, "--registry-mirror="+mirror)
+	}
+	if image.Insecure {
+		args = append(args, "--insecure", "--insecure-pull")
+	}
+	return args
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,23 +13,30 @@ import (
 
 // Step is what is to be done next about the runs of a Build; the zero value is nothing.
 type Step struct {
-	// Start the run of the newest inputs.
-	Start bool
+	// Start this attempt at the newest inputs, from 1; 0 starts none.
+	Start int32
 	// Stop these Jobs first: a sync that sees them gone goes on.
 	Stop []*batchv1.Job
 	// Hold the newest inputs back.
 	Hold observe.Hold
+	// After that time it is worth to decide again; zero means never.
+	After time.Duration
 }
 
 // Next decides about the runs of a Build. hash is that of the newest inputs; jobs and pods are all that belong to
 // the Build; runs are the Jobs that its status does not remember as finished.
-func Next(build *v1alpha1.Build, hash string, jobs []*batchv1.Job, pods []*corev1.Pod, runs []observe.Run) Step {
+func Next(build *v1alpha1.Build, hash string, jobs []*batchv1.Job, pods []*corev1.Pod, runs []observe.Run, now time.Time) Step {
 	var others []*batchv1.Job // of older inputs, under way
 	replaceable := build.Spec.RunPolicy == v1alpha1.RunPolicyReplace
 	for _, run := range runs {
 		switch job := jobNamed(jobs, run.Job); {
-		case run.Hash == hash && run.Expired:
-			return Step{Stop: []*batchv1.Job{job}, Hold: observe.Queued}
+		case run.Hash == hash && run.Stuck:
+			return Step{Stop: []*batchv1.Job{job}, Hold: observe.Retrying}
+		case run.Hash == hash && run.Ended():
+			if due, again := observe.Again(build, run.Run); again {
+				return Step{Hold: observe.Retrying, After: due.Sub(now)}
+			}
+			return Step{}
 		case run.Hash == hash:
 			return Step{}
 		case !run.Ended():
@@ -37,16 +45,19 @@ func Next(build *v1alpha1.Build, hash string, jobs []*batchv1.Job, pods []*corev
 			replaceable = replaceable || run.Failure != nil
 		}
 	}
-	if _, ok := observe.Settled(build.Status, hash); ok {
+	if observe.Settled(build, hash) {
 		return Step{}
 	}
-	switch old := jobNamed(jobs, JobName(build, hash)); {
+	attempt, due := observe.NextAttempt(build, hash)
+	switch old := jobNamed(jobs, JobName(build, hash, attempt)); {
 	case build.Spec.Suspend:
 		return Step{Hold: observe.Suspended}
 	case len(others) > 0 && replaceable:
 		return Step{Stop: others, Hold: observe.Queued}
 	case len(others) > 0:
 		return Step{Hold: observe.Queued}
+	case now.Before(due):
+		return Step{Hold: observe.Retrying, After: due.Sub(now)}
 	case old != nil:
 		// The same inputs were built before others; they are built anew, and the name must be free for that.
 		return Step{Stop: []*batchv1.Job{old}, Hold: observe.Queued}
@@ -57,7 +68,7 @@ func Next(build *v1alpha1.Build, hash string, jobs []*batchv1.Job, pods []*corev
 			return Step{Hold: observe.Queued}
 		}
 	}
-	return Step{Start: true}
+	return Step{Start: attempt}
 }
 
 // Prune returns the Jobs of ended runs that the history, already trimmed, does not keep.

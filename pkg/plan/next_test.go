@@ -3,6 +3,7 @@ package plan
 import (
 	"slices"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,9 +35,9 @@ func waiting(hash string) observe.Run {
 	return run
 }
 
-func expired(hash string) observe.Run {
+func stuck(hash string) observe.Run {
 	run := waiting(hash)
-	run.Expired = true
+	run.Stuck = true
 	return run
 }
 
@@ -44,6 +45,32 @@ func ended(hash, result string) observe.Run {
 	run := running(hash)
 	run.CompletionTime, run.Result = &metav1.Time{}, result
 	return run
+}
+
+var now = time.Unix(1_800_000_000, 0)
+
+// failedAt is an attempt that a registry's fault ended so many seconds ago.
+func failedAt(hash string, attempt int32, ago time.Duration) observe.Run {
+	run := ended(hash, string(v1alpha1.FailureRegistryUnreachable))
+	run.Attempt, run.CompletionTime = attempt, &metav1.Time{Time: now.Add(-ago * time.Second)}
+	return run
+}
+
+func retries(n int32) func(*v1alpha1.Build) {
+	return func(b *v1alpha1.Build) { b.Spec.Retries = &n }
+}
+
+// waits makes the status tell of a run that had waited for so many seconds when it was last started, and that is so many seconds ago.
+func waits(waited, ago time.Duration) func(*v1alpha1.Build) {
+	return func(b *v1alpha1.Build) {
+		run := waiting(newest)
+		run.Attempt, run.StartTime = 1, &metav1.Time{Time: now.Add(-ago * time.Second)}
+		b.Status.Run, b.Status.Failure = &run.Run, run.Failure
+		b.Status.Conditions = []metav1.Condition{{
+			Type: v1alpha1.ConditionBuilt, Status: metav1.ConditionFalse, Reason: string(run.Failure.Reason),
+			LastTransitionTime: metav1.Time{Time: now.Add(-(waited + ago) * time.Second)},
+		}}
+	}
 }
 
 // history makes the status remember runs, the newest first, which is also the one that is shown.
@@ -63,7 +90,7 @@ func TestNext(t *testing.T) {
 	pod := func(phase corev1.PodPhase) []*corev1.Pod {
 		return []*corev1.Pod{{Status: corev1.PodStatus{Phase: phase}}}
 	}
-	start := Step{Start: true}
+	start := Step{Start: 1}
 	stop := func(hashes ...string) Step {
 		step := Step{Hold: observe.Queued}
 		for _, hash := range hashes {
@@ -79,21 +106,21 @@ func TestNext(t *testing.T) {
 		runs  []observe.Run
 		want  Step
 	}{
-		"a new Build is built":                               {want: start},
-		"a run of the newest inputs goes on":                 {runs: []observe.Run{running(newest)}},
-		"a run of the newest inputs that waits goes on":      {runs: []observe.Run{waiting(newest)}},
-		"a run of the newest inputs that has ended is all":   {runs: []observe.Run{ended(newest, good)}},
-		"a failed run of the newest inputs is not repeated":  {runs: []observe.Run{ended(newest, bad)}},
-		"suspending does not stop a run that is under way":   {build: []func(*v1alpha1.Build){suspend}, runs: []observe.Run{running(newest)}},
-		"a run that only waited till its deadline is redone": {runs: []observe.Run{expired(newest)}, want: stop(newest)},
-		"an older run that only waited gives way":            {runs: []observe.Run{expired(older)}, want: stop(older)},
+		"a new Build is built":                              {want: start},
+		"a run of the newest inputs goes on":                {runs: []observe.Run{running(newest)}},
+		"a run of the newest inputs that waits goes on":     {runs: []observe.Run{waiting(newest)}},
+		"a run of the newest inputs that has ended is all":  {runs: []observe.Run{ended(newest, good)}},
+		"a failed run of the newest inputs is not repeated": {runs: []observe.Run{ended(newest, bad)}},
+		"suspending does not stop a run that is under way":  {build: []func(*v1alpha1.Build){suspend}, runs: []observe.Run{running(newest)}},
+		"a run that cannot start gives its Job up":          {runs: []observe.Run{stuck(newest)}, want: Step{Hold: observe.Retrying, Stop: []*batchv1.Job{jobOf(newest)}}},
+		"an older run that only waited gives way":           {runs: []observe.Run{stuck(older)}, want: stop(older)},
 
 		"suspended, nothing starts": {build: []func(*v1alpha1.Build){suspend}, want: Step{Hold: observe.Suspended}},
 		"suspended, an older run is not cancelled": {
 			build: []func(*v1alpha1.Build){suspend, replace}, runs: []observe.Run{running(older)}, want: Step{Hold: observe.Suspended},
 		},
 		"suspended, an older run that only waited is left alone": {
-			build: []func(*v1alpha1.Build){suspend}, runs: []observe.Run{expired(older)}, want: Step{Hold: observe.Suspended},
+			build: []func(*v1alpha1.Build){suspend}, runs: []observe.Run{stuck(older)}, want: Step{Hold: observe.Suspended},
 		},
 		"under Latest an older run may end":           {runs: []observe.Run{running(older)}, want: Step{Hold: observe.Queued}},
 		"under Latest an older run that waits is not": {runs: []observe.Run{waiting(older)}, want: stop(older)},
@@ -132,6 +159,30 @@ func TestNext(t *testing.T) {
 			build: []func(*v1alpha1.Build){history(ended(older, good), ended(newest, bad))}, jobs: []string{older}, want: start,
 		},
 
+		"a failure that passes by itself: another attempt after a pause": {
+			runs: []observe.Run{failedAt(newest, 1, 0)}, want: Step{Hold: observe.Retrying, After: 10 * time.Second},
+		},
+		"the pause goes on although the Job is gone": {
+			build: []func(*v1alpha1.Build){history(failedAt(newest, 1, 4))}, want: Step{Hold: observe.Retrying, After: 6 * time.Second},
+		},
+		"the pause is over": {build: []func(*v1alpha1.Build){history(failedAt(newest, 1, 10))}, jobs: []string{newest}, want: Step{Start: 2}},
+		"the second pause is twice as long": {
+			build: []func(*v1alpha1.Build){history(failedAt(newest, 2, 10))}, want: Step{Hold: observe.Retrying, After: 10 * time.Second},
+		},
+		"the third attempt was the last": {build: []func(*v1alpha1.Build){history(failedAt(newest, 3, 100))}},
+		"no retries asked for":           {build: []func(*v1alpha1.Build){retries(0), history(failedAt(newest, 1, 100))}},
+		"pauses have a limit": {
+			build: []func(*v1alpha1.Build){retries(10), history(failedAt(newest, 10, 0))}, want: Step{Hold: observe.Retrying, After: 5 * time.Minute},
+		},
+		"suspended, no further attempt":    {build: []func(*v1alpha1.Build){suspend, history(failedAt(newest, 1, 10))}, want: Step{Hold: observe.Suspended}},
+		"older inputs are not tried again": {build: []func(*v1alpha1.Build){history(failedAt(older, 1, 0))}, want: start},
+
+		"what could not start waits half a minute":              {build: []func(*v1alpha1.Build){waits(5, 17)}, want: Step{Hold: observe.Retrying, After: 13 * time.Second}},
+		"then it is started anew, which is no attempt":          {build: []func(*v1alpha1.Build){waits(5, 30)}, want: start},
+		"and then waits as long as it has waited":               {build: []func(*v1alpha1.Build){waits(100, 40)}, want: Step{Hold: observe.Retrying, After: time.Minute}},
+		"but never longer than five minutes":                    {build: []func(*v1alpha1.Build){waits(10000, 0)}, want: Step{Hold: observe.Retrying, After: 5 * time.Minute}},
+		"a run whose Job somebody deleted is made anew at once": {build: []func(*v1alpha1.Build){history(running(newest))}, want: start},
+
 		"a pod whose Job is gone still pushes": {pods: pod(corev1.PodRunning), want: Step{Hold: observe.Queued}},
 		"a pod that waits may still push":      {pods: pod(corev1.PodPending), want: Step{Hold: observe.Queued}},
 		"a pod that nothing is known of":       {pods: pod(corev1.PodUnknown), want: Step{Hold: observe.Queued}},
@@ -146,10 +197,10 @@ func TestNext(t *testing.T) {
 			for _, hash := range c.jobs {
 				jobs = append(jobs, jobOf(hash))
 			}
-			got := Next(aBuild(c.build...), newest, jobs, c.pods, c.runs)
-			if got.Start != c.want.Start || got.Hold != c.want.Hold || !slices.Equal(names(got.Stop), names(c.want.Stop)) {
-				t.Errorf("got start %v, stop %q, hold %q; want start %v, stop %q, hold %q",
-					got.Start, names(got.Stop), got.Hold, c.want.Start, names(c.want.Stop), c.want.Hold)
+			got := Next(aBuild(c.build...), newest, jobs, c.pods, c.runs, now)
+			if got.Start != c.want.Start || got.Hold != c.want.Hold || got.After != c.want.After || !slices.Equal(names(got.Stop), names(c.want.Stop)) {
+				t.Errorf("got start %v, stop %q, hold %q, after %s; want start %v, stop %q, hold %q, after %s",
+					got.Start, names(got.Stop), got.Hold, got.After, c.want.Start, names(c.want.Stop), c.want.Hold, c.want.After)
 			}
 		})
 	}
@@ -163,7 +214,7 @@ func TestPrune(t *testing.T) {
 		want       []string
 	}{
 		"a run that is under way is kept":                   {runs: []observe.Run{running(newest)}},
-		"a run that waited till its deadline is no surplus": {runs: []observe.Run{expired(newest)}},
+		"a run that waited till its deadline is no surplus": {runs: []observe.Run{stuck(newest)}},
 		"a run that the history keeps is kept":              {remembered: []observe.Run{ended(newest, good)}, runs: []observe.Run{ended(newest, good)}},
 		"a run that the history has dropped is surplus":     {remembered: []observe.Run{ended(newest, good)}, runs: []observe.Run{ended(older, good)}, want: []string{older}},
 		"one of two is surplus":                             {runs: []observe.Run{running(newest), ended(older, good)}, want: []string{older}},

@@ -22,10 +22,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &buildv1alpha1.BuildArgApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Builder"):
 		return &buildv1alpha1.BuilderApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("BuildSecret"):
+		return &buildv1alpha1.BuildSecretApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BuildSpec"):
 		return &buildv1alpha1.BuildSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("BuildStatus"):
 		return &buildv1alpha1.BuildStatusApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Cache"):
+		return &buildv1alpha1.CacheApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Deployment"):
 		return &buildv1alpha1.DeploymentApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Dockerfile"):
@@ -42,10 +46,14 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &buildv1alpha1.PortApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Run"):
 		return &buildv1alpha1.RunApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):
+		return &buildv1alpha1.SecretReferenceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Service"):
 		return &buildv1alpha1.ServiceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Source"):
 		return &buildv1alpha1.SourceApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Volume"):
+		return &buildv1alpha1.VolumeApplyConfiguration{}
 
 	}
 	return nil

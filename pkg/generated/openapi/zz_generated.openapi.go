@@ -21,9 +21,11 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.Build{}.OpenAPIModelName():                        schema_pkg_apis_build_v1alpha1_Build(ref),
 		v1alpha1.BuildArg{}.OpenAPIModelName():                     schema_pkg_apis_build_v1alpha1_BuildArg(ref),
 		v1alpha1.BuildList{}.OpenAPIModelName():                    schema_pkg_apis_build_v1alpha1_BuildList(ref),
+		v1alpha1.BuildSecret{}.OpenAPIModelName():                  schema_pkg_apis_build_v1alpha1_BuildSecret(ref),
 		v1alpha1.BuildSpec{}.OpenAPIModelName():                    schema_pkg_apis_build_v1alpha1_BuildSpec(ref),
 		v1alpha1.BuildStatus{}.OpenAPIModelName():                  schema_pkg_apis_build_v1alpha1_BuildStatus(ref),
 		v1alpha1.Builder{}.OpenAPIModelName():                      schema_pkg_apis_build_v1alpha1_Builder(ref),
+		v1alpha1.Cache{}.OpenAPIModelName():                        schema_pkg_apis_build_v1alpha1_Cache(ref),
 		v1alpha1.Deployment{}.OpenAPIModelName():                   schema_pkg_apis_build_v1alpha1_Deployment(ref),
 		v1alpha1.Dockerfile{}.OpenAPIModelName():                   schema_pkg_apis_build_v1alpha1_Dockerfile(ref),
 		v1alpha1.Failure{}.OpenAPIModelName():                      schema_pkg_apis_build_v1alpha1_Failure(ref),
@@ -32,8 +34,10 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.Image{}.OpenAPIModelName():                        schema_pkg_apis_build_v1alpha1_Image(ref),
 		v1alpha1.Port{}.OpenAPIModelName():                         schema_pkg_apis_build_v1alpha1_Port(ref),
 		v1alpha1.Run{}.OpenAPIModelName():                          schema_pkg_apis_build_v1alpha1_Run(ref),
+		v1alpha1.SecretReference{}.OpenAPIModelName():              schema_pkg_apis_build_v1alpha1_SecretReference(ref),
 		v1alpha1.Service{}.OpenAPIModelName():                      schema_pkg_apis_build_v1alpha1_Service(ref),
 		v1alpha1.Source{}.OpenAPIModelName():                       schema_pkg_apis_build_v1alpha1_Source(ref),
+		v1alpha1.Volume{}.OpenAPIModelName():                       schema_pkg_apis_build_v1alpha1_Volume(ref),
 		v1.AWSElasticBlockStoreVolumeSource{}.OpenAPIModelName():   schema_k8sio_api_core_v1_AWSElasticBlockStoreVolumeSource(ref),
 		v1.Affinity{}.OpenAPIModelName():                           schema_k8sio_api_core_v1_Affinity(ref),
 		v1.AppArmorProfile{}.OpenAPIModelName():                    schema_k8sio_api_core_v1_AppArmorProfile(ref),
@@ -465,6 +469,44 @@ func schema_pkg_apis_build_v1alpha1_BuildList(ref common.ReferenceCallback) comm
 	}
 }
 
+func schema_pkg_apis_build_v1alpha1_BuildSecret(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "BuildSecret is one value of a Secret that RUN instructions may mount.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"id": {
+						SchemaProps: spec.SchemaProps{
+							Description: "id that the Dockerfile names it by.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"secretName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "secretName is a Secret of this namespace.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"key": {
+						SchemaProps: spec.SchemaProps{
+							Description: "key of the Secret.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"id", "secretName", "key"},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_build_v1alpha1_BuildSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -508,6 +550,13 @@ func schema_pkg_apis_build_v1alpha1_BuildSpec(ref common.ReferenceCallback) comm
 						SchemaProps: spec.SchemaProps{
 							Description: "timeout ends a run that takes longer, waiting for a node or a Secret included, for example 45m. Default: 30m.",
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"retries": {
+						SchemaProps: spec.SchemaProps{
+							Description: "retries is how often a run is tried again whose failure passes by itself: a pod that was evicted, a node that was lost, a registry or git server that could not be reached or was out of order. The pauses between double from 10s to at most 5m. What the source, the Dockerfile or the spec does wrong is never tried again. Default: 2.",
+							Type:        []string{"integer"},
+							Format:      "int32",
 						},
 					},
 					"runPolicy": {
@@ -637,20 +686,292 @@ func schema_pkg_apis_build_v1alpha1_Builder(ref common.ReferenceCallback) common
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Builder sets up the container that builds the image.",
+				Description: "Builder says which tool builds the image, and sets up its pod.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the builder: Kaniko, BuildKit or Buildah. docs/builders.md has what each can do. Default: Kaniko.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"image": {
+						SchemaProps: spec.SchemaProps{
+							Description: "image of the builder. Default: the one that the controller's flags name.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"args": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "args are further flags for the builder (executor, buildctl build, buildah build), given after all others.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"env": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "env of the containers that clone and build, for example HTTPS_PROXY. The Dockerfile does not see it.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.EnvVar{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"cache": {
+						SchemaProps: spec.SchemaProps{
+							Description: "cache keeps layers in a registry, so that the next run need not build them again. Absent: none is kept.",
+							Ref:         ref(v1alpha1.Cache{}.OpenAPIModelName()),
+						},
+					},
+					"secrets": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"id",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "secrets are what RUN --mount=type=secret,id=… sees. They are in no layer, no history and no argument.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.BuildSecret{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"platforms": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "platforms to build for, for example linux/arm64. Default: that of the node.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"mirrors": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "mirrors of Docker Hub, host[:port], asked before it for base images that name no registry.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
 					"resources": {
 						SchemaProps: spec.SchemaProps{
 							Description: "resources of the container that builds. Default: none, so the namespace's LimitRange or no limit.",
 							Ref:         ref(v1.ResourceRequirements{}.OpenAPIModelName()),
 						},
 					},
+					"nodeSelector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "nodeSelector of the pod.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"tolerations": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "tolerations of the pod.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.Toleration{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"affinity": {
+						SchemaProps: spec.SchemaProps{
+							Description: "affinity of the pod.",
+							Ref:         ref(v1.Affinity{}.OpenAPIModelName()),
+						},
+					},
+					"priorityClassName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "priorityClassName of the pod.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"runtimeClassName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "runtimeClassName of the pod, for example one that isolates builds in virtual machines.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"serviceAccountName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "serviceAccountName of the pod. Its token is not mounted all the same. Default: default.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"imagePullSecrets": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "imagePullSecrets are for the images of git-sync and the builder, not for base images.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.SecretReference{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"hostAliases": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"ip",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "hostAliases are names that the pod resolves by itself.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1.HostAlias{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"volumes": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"name",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "volumes are mounted into the container that builds, for caches and configuration. One at the place where BuildKit (/home/user/.local/share/buildkit) or Buildah (/home/build/.local/share/containers) keeps its layers outlives the pod.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.Volume{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1.ResourceRequirements{}.OpenAPIModelName()},
+			v1alpha1.BuildSecret{}.OpenAPIModelName(), v1alpha1.Cache{}.OpenAPIModelName(), v1alpha1.SecretReference{}.OpenAPIModelName(), v1alpha1.Volume{}.OpenAPIModelName(), v1.Affinity{}.OpenAPIModelName(), v1.EnvVar{}.OpenAPIModelName(), v1.HostAlias{}.OpenAPIModelName(), v1.ResourceRequirements{}.OpenAPIModelName(), v1.Toleration{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_build_v1alpha1_Cache(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Cache keeps layers in a registry.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"repository": {
+						SchemaProps: spec.SchemaProps{
+							Description: "repository for the layers: [registry/]repository without a tag, for example registry.example.com/team/shop-cache. image.secretName has to be good for it.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"ttl": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ttl is the age from which a layer is built anew, for example 168h. Kaniko and Buildah only. Default: the builder's own.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"repository"},
+			},
+		},
+		Dependencies: []string{
+			metav1.Duration{}.OpenAPIModelName()},
 	}
 }
 
@@ -747,6 +1068,13 @@ func schema_pkg_apis_build_v1alpha1_Dockerfile(ref common.ReferenceCallback) com
 					"path": {
 						SchemaProps: spec.SchemaProps{
 							Description: "path of the Dockerfile, relative to the context directory. Default: Dockerfile.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"inline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "inline is the Dockerfile itself, for source that has none. Its COPY instructions copy from the context directory.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -863,8 +1191,36 @@ func schema_pkg_apis_build_v1alpha1_GitSource(ref common.ReferenceCallback) comm
 					},
 					"secretName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "secretName is a Secret of this namespace. For ssh it has the keys ssh (the private key) and known_hosts (the host's public key, as ssh-keyscan prints it); for https the keys username and password.",
+							Description: "secretName is a Secret of this namespace. For ssh it has the keys ssh or ssh-privatekey (the private key, without a passphrase) and known_hosts (the host's public key, as ssh-keyscan prints it); for https the keys username and password, or a token alone under password or token. A certificate under the key ca.crt is trusted beside the public authorities.",
 							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"caConfigMapName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "caConfigMapName is a ConfigMap of this namespace; the certificates under its key ca.crt are trusted beside the public authorities when the repository is cloned over https.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"depth": {
+						SchemaProps: spec.SchemaProps{
+							Description: "depth is how many commits of the history are fetched; 0 is all of it. Default: 1.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"submodules": {
+						SchemaProps: spec.SchemaProps{
+							Description: "submodules says which of them are cloned: Recursive all, Shallow those of the repository itself, Off none. Default: Recursive.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"sparse": {
+						SchemaProps: spec.SchemaProps{
+							Description: "sparse checks out nothing but contextDir, and fetches no other file's content: for a directory of a large repository. The git server has to allow partial clones, as all the well-known ones do.",
+							Type:        []string{"boolean"},
 							Format:      "",
 						},
 					},
@@ -917,17 +1273,94 @@ func schema_pkg_apis_build_v1alpha1_Image(ref common.ReferenceCallback) common.O
 							Format:      "",
 						},
 					},
+					"additionalTags": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "additionalTags are pushed beside the tag of name, for example latest.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"labels": {
+						SchemaProps: spec.SchemaProps{
+							Description: "labels are put on the image, beside those of the Dockerfile.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"annotations": {
+						SchemaProps: spec.SchemaProps{
+							Description: "annotations are put on the image's manifest. BuildKit and Buildah only.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"reproducible": {
+						SchemaProps: spec.SchemaProps{
+							Description: "reproducible sets all times in the image to 1970, so that the same source makes the same digest.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"sbom": {
+						SchemaProps: spec.SchemaProps{
+							Description: "sbom attaches a list of the software in the image. BuildKit only; it pulls a scanner for that.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"provenance": {
+						SchemaProps: spec.SchemaProps{
+							Description: "provenance attaches how the image was made (SLSA, mode max). BuildKit only.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 					"secretName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "secretName is a Secret of type kubernetes.io/dockerconfigjson in this namespace. It is used to pull the base images, to push the image, and by the Deployment to pull it.",
+							Description: "secretName is a Secret of type kubernetes.io/dockerconfigjson in this namespace, or one with the same content under the key config.json. It is used to pull the base images, to push the image, and by the Deployment to pull it, for which it has to be of that type.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"insecure": {
 						SchemaProps: spec.SchemaProps{
-							Description: "insecure talks plain http to the registries of the build. The nodes have their own setting for that.",
+							Description: "insecure talks plain http to the registries of the build; with BuildKit to those of name, builder.cache and builder.mirrors. The nodes have their own setting for that.",
 							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"caConfigMapName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "caConfigMapName is a ConfigMap of this namespace; the certificates under its key ca.crt are trusted beside the public authorities when the build talks to registries. The nodes have their own setting for that.",
+							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
@@ -1005,6 +1438,13 @@ func schema_pkg_apis_build_v1alpha1_Run(ref common.ReferenceCallback) common.Ope
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
+						},
+					},
+					"attempt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "attempt counts the runs of the same inputs, from 1: more than one when the failure of the one before passes by itself.",
+							Type:        []string{"integer"},
+							Format:      "int32",
 						},
 					},
 					"revision": {
@@ -1097,6 +1537,28 @@ func schema_pkg_apis_build_v1alpha1_Run(ref common.ReferenceCallback) common.Ope
 	}
 }
 
+func schema_pkg_apis_build_v1alpha1_SecretReference(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "SecretReference names a Secret of this namespace.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the Secret.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
 func schema_pkg_apis_build_v1alpha1_Service(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1145,6 +1607,76 @@ func schema_pkg_apis_build_v1alpha1_Source(ref common.ReferenceCallback) common.
 		},
 		Dependencies: []string{
 			v1alpha1.GitSource{}.OpenAPIModelName()},
+	}
+}
+
+func schema_pkg_apis_build_v1alpha1_Volume(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Volume is mounted into the container that builds. It has exactly one source.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "name of the volume, unique among them.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"mountPath": {
+						SchemaProps: spec.SchemaProps{
+							Description: "mountPath is where the volume is mounted.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"subPath": {
+						SchemaProps: spec.SchemaProps{
+							Description: "subPath is the directory of the volume that is mounted. Default: its root.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"readOnly": {
+						SchemaProps: spec.SchemaProps{
+							Description: "readOnly mounts the volume read-only.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"persistentVolumeClaim": {
+						SchemaProps: spec.SchemaProps{
+							Description: "persistentVolumeClaim of this namespace, for a cache that outlives the pod.",
+							Ref:         ref(v1.PersistentVolumeClaimVolumeSource{}.OpenAPIModelName()),
+						},
+					},
+					"emptyDir": {
+						SchemaProps: spec.SchemaProps{
+							Description: "emptyDir lives as long as the pod.",
+							Ref:         ref(v1.EmptyDirVolumeSource{}.OpenAPIModelName()),
+						},
+					},
+					"configMap": {
+						SchemaProps: spec.SchemaProps{
+							Description: "configMap of this namespace.",
+							Ref:         ref(v1.ConfigMapVolumeSource{}.OpenAPIModelName()),
+						},
+					},
+					"secret": {
+						SchemaProps: spec.SchemaProps{
+							Description: "secret of this namespace.",
+							Ref:         ref(v1.SecretVolumeSource{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"name", "mountPath"},
+			},
+		},
+		Dependencies: []string{
+			v1.ConfigMapVolumeSource{}.OpenAPIModelName(), v1.EmptyDirVolumeSource{}.OpenAPIModelName(), v1.PersistentVolumeClaimVolumeSource{}.OpenAPIModelName(), v1.SecretVolumeSource{}.OpenAPIModelName()},
 	}
 }
 

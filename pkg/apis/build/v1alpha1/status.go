@@ -71,6 +71,7 @@ const (
 // Reasons of conditions that name no failure; Failure has the others.
 const (
 	ReasonQueued    = "Queued"
+	ReasonRetrying  = "Retrying"
 	ReasonSuspended = "Suspended"
 	ReasonBuilding  = "Building"
 	ReasonSucceeded = "Succeeded"
@@ -87,6 +88,9 @@ type Run struct {
 	Job string `json:"job"`
 	// hash of the inputs that the run builds.
 	Hash string `json:"hash"`
+	// attempt counts the runs of the same inputs, from 1: more than one when the failure of the one before passes by itself.
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
 	// revision that was asked for; empty for the default branch.
 	// +optional
 	Revision string `json:"revision,omitempty"`

@@ -24,6 +24,8 @@ const (
 	RevisionAnnotation = GroupName + "/revision"
 	// ImageAnnotation carries the name under which the image is pushed on a Job.
 	ImageAnnotation = GroupName + "/image"
+	// AttemptAnnotation carries on a Job which attempt at the same inputs it is, from 1.
+	AttemptAnnotation = GroupName + "/attempt"
 	// AppliedAnnotation carries the hash of what was last applied on a Deployment or Service.
 	AppliedAnnotation = GroupName + "/applied"
 	// Finalizer keeps a deleted Build until its running Job and that Job's pods are gone.
@@ -72,6 +74,14 @@ type BuildList struct {
 // BuildSpec is what the user asks for. The sections source, dockerfile, builder
 // and image are the inputs of a build: a change in one of them makes a new run.
 // The others never do.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.builder) || !has(self.builder.secrets) || size(self.builder.secrets) == 0 || (has(self.builder.name) && self.builder.name in ['BuildKit', 'Buildah'])",message="builder.secrets cannot be honoured by Kaniko; set builder.name to BuildKit or Buildah"
+// +kubebuilder:validation:XValidation:rule="!has(self.builder) || !has(self.builder.platforms) || size(self.builder.platforms) < 2 || (has(self.builder.name) && self.builder.name in ['BuildKit', 'Buildah'])",message="builder.platforms: Kaniko builds for one platform only; set builder.name to BuildKit or Buildah for several"
+// +kubebuilder:validation:XValidation:rule="!has(self.builder) || !has(self.builder.cache) || !has(self.builder.cache.ttl) || !has(self.builder.name) || self.builder.name != 'BuildKit'",message="builder.cache.ttl cannot be honoured by BuildKit, whose cache does not age; take it away, or set builder.name to Kaniko or Buildah"
+// +kubebuilder:validation:XValidation:rule="!has(self.image.annotations) || size(self.image.annotations) == 0 || (has(self.builder) && has(self.builder.name) && self.builder.name in ['BuildKit', 'Buildah'])",message="image.annotations cannot be honoured by Kaniko; set builder.name to BuildKit or Buildah"
+// +kubebuilder:validation:XValidation:rule="!has(self.image.sbom) || !self.image.sbom || (has(self.builder) && has(self.builder.name) && self.builder.name == 'BuildKit')",message="image.sbom cannot be honoured by Kaniko or Buildah; set builder.name to BuildKit"
+// +kubebuilder:validation:XValidation:rule="!has(self.image.provenance) || !self.image.provenance || (has(self.builder) && has(self.builder.name) && self.builder.name == 'BuildKit')",message="image.provenance cannot be honoured by Kaniko or Buildah; set builder.name to BuildKit"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.git.sparse) || !self.source.git.sparse || (has(self.source.contextDir) && size(self.source.contextDir) > 0 && self.source.contextDir != '.')",message="source.git.sparse needs source.contextDir: that directory is what is checked out"
 type BuildSpec struct {
 	// source is where the code comes from.
 	// +required
@@ -95,6 +105,13 @@ type BuildSpec struct {
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="timeout must be between 1s and 720h"
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
+	// retries is how often a run is tried again whose failure passes by itself: a pod that was evicted, a node that was lost, a
+	// registry or git server that could not be reached or was out of order. The pauses between double from 10s to at most 5m.
+	// What the source, the Dockerfile or the spec does wrong is never tried again. Default: 2.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10
+	Retries *int32 `json:"retries,omitempty"`
 	// runPolicy says what happens to a running build when the inputs change: Latest lets it finish and then
 	// builds the newest inputs only; Replace cancels it at once. Default: Latest.
 	// +optional
@@ -132,7 +149,7 @@ type Source struct {
 
 // GitSource is a git repository and a revision of it.
 //
-// +kubebuilder:validation:XValidation:rule="!self.url.matches('^(ssh://|[^/]+@)') || (has(self.secretName) && size(self.secretName) > 0)",message="secretName is required for a repository over ssh: name a Secret with the keys ssh and known_hosts"
+// +kubebuilder:validation:XValidation:rule="!self.url.matches('^(ssh://|[^/]+@)') || (has(self.secretName) && size(self.secretName) > 0)",message="secretName is required for a repository over ssh: name a Secret with the keys ssh (or ssh-privatekey) and known_hosts"
 type GitSource struct {
 	// url of the repository: ssh://git@host/path, git@host:path or https://host/path.
 	// Credentials belong into the Secret, never into the url.
@@ -146,21 +163,59 @@ type GitSource struct {
 	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^[-/]|[.][.]|[[:cntrl:] ~^:?*\\\\[\\\\\\\\]|@[{]|[/.]$|[.]lock$')",message="revision must be the name of a branch or tag, or a full commit id"
 	Revision string `json:"revision,omitempty"`
-	// secretName is a Secret of this namespace. For ssh it has the keys ssh (the private key) and known_hosts
-	// (the host's public key, as ssh-keyscan prints it); for https the keys username and password.
+	// secretName is a Secret of this namespace. For ssh it has the keys ssh or ssh-privatekey (the private key, without a
+	// passphrase) and known_hosts (the host's public key, as ssh-keyscan prints it); for https the keys username and password, or
+	// a token alone under password or token. A certificate under the key ca.crt is trusted beside the public authorities.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	SecretName string `json:"secretName,omitempty"`
+	// caConfigMapName is a ConfigMap of this namespace; the certificates under its key ca.crt are trusted beside the public
+	// authorities when the repository is cloned over https.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	CAConfigMapName string `json:"caConfigMapName,omitempty"`
+	// depth is how many commits of the history are fetched; 0 is all of it. Default: 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Depth *int32 `json:"depth,omitempty"`
+	// submodules says which of them are cloned: Recursive all, Shallow those of the repository itself, Off none.
+	// Default: Recursive.
+	// +optional
+	// +kubebuilder:validation:Enum=Recursive;Shallow;Off
+	Submodules Submodules `json:"submodules,omitempty"`
+	// sparse checks out nothing but contextDir, and fetches no other file's content: for a directory of a large repository. The
+	// git server has to allow partial clones, as all the well-known ones do.
+	// +optional
+	Sparse bool `json:"sparse,omitempty"`
 }
 
+// Submodules says which submodules are cloned.
+type Submodules string
+
+const (
+	// SubmodulesRecursive clones submodules and theirs.
+	SubmodulesRecursive Submodules = "Recursive"
+	// SubmodulesShallow clones the submodules of the repository itself.
+	SubmodulesShallow Submodules = "Shallow"
+	// SubmodulesOff clones none.
+	SubmodulesOff Submodules = "Off"
+)
+
 // Dockerfile says how the image is made from the source.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.inline) || size(self.inline) == 0 || !has(self.path) || size(self.path) == 0",message="inline and path exclude each other: the Dockerfile is either here or in the repository"
 type Dockerfile struct {
 	// path of the Dockerfile, relative to the context directory. Default: Dockerfile.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.matches('(^|/)[.][.](/|$)') && !self.matches('[[:cntrl:]]')",message="path must be a path inside the context directory: not absolute, no '..'"
 	Path string `json:"path,omitempty"`
+	// inline is the Dockerfile itself, for source that has none. Its COPY instructions copy from the context directory.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	Inline string `json:"inline,omitempty"`
 	// target is the stage of the Dockerfile to build. Default: the last one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
@@ -187,12 +242,196 @@ type BuildArg struct {
 	Value string `json:"value,omitempty"`
 }
 
-// Builder sets up the container that builds the image.
+// Builder says which tool builds the image, and sets up its pod.
 type Builder struct {
+	// name of the builder: Kaniko, BuildKit or Buildah. docs/builders.md has what each can do. Default: Kaniko.
+	// +optional
+	// +kubebuilder:validation:Enum=Kaniko;BuildKit;Buildah
+	Name BuilderName `json:"name,omitempty"`
+	// image of the builder. Default: the one that the controller's flags name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[!-~]*$`
+	Image string `json:"image,omitempty"`
+	// args are further flags for the builder (executor, buildctl build, buildah build), given after all others.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=50
+	// +kubebuilder:validation:items:MaxLength=4096
+	Args []string `json:"args,omitempty"`
+	// env of the containers that clone and build, for example HTTPS_PROXY. The Dockerfile does not see it.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !has(e.valueFrom) || !has(e.valueFrom.fileKeyRef))",message="valueFrom.fileKeyRef is not supported: the pod has no volume that it could name"
+	Env []corev1.EnvVar `json:"env,omitempty"`
+	// cache keeps layers in a registry, so that the next run need not build them again. Absent: none is kept.
+	// +optional
+	Cache *Cache `json:"cache,omitempty"`
+	// secrets are what RUN --mount=type=secret,id=… sees. They are in no layer, no history and no argument.
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=20
+	Secrets []BuildSecret `json:"secrets,omitempty"`
+	// platforms to build for, for example linux/arm64. Default: that of the node.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]+/[a-z0-9]+(/v[0-9]+)?$`
+	Platforms []string `json:"platforms,omitempty"`
+	// mirrors of Docker Hub, host[:port], asked before it for base images that name no registry.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MaxLength=255
+	// +kubebuilder:validation:items:Pattern=`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?$`
+	Mirrors []string `json:"mirrors,omitempty"`
 	// resources of the container that builds. Default: none, so the namespace's LimitRange or no limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="resources.claims are not supported: the pod has no resourceClaims"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+	// nodeSelector of the pod.
+	// +optional
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// tolerations of the pod.
+	// +optional
+	// +listType=atomic
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// affinity of the pod.
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+	// priorityClassName of the pod.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+	// runtimeClassName of the pod, for example one that isolates builds in virtual machines.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	RuntimeClassName string `json:"runtimeClassName,omitempty"`
+	// serviceAccountName of the pod. Its token is not mounted all the same. Default: default.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+	// imagePullSecrets are for the images of git-sync and the builder, not for base images.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=10
+	ImagePullSecrets []SecretReference `json:"imagePullSecrets,omitempty"`
+	// hostAliases are names that the pod resolves by itself.
+	// +optional
+	// +listType=map
+	// +listMapKey=ip
+	// +kubebuilder:validation:MaxItems=20
+	HostAliases []corev1.HostAlias `json:"hostAliases,omitempty"`
+	// volumes are mounted into the container that builds, for caches and configuration. One at the place where BuildKit
+	// (/home/user/.local/share/buildkit) or Buildah (/home/build/.local/share/containers) keeps its layers outlives the pod.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=20
+	Volumes []Volume `json:"volumes,omitempty"`
+}
+
+// BuilderName names the tool that builds the image.
+type BuilderName string
+
+const (
+	// Kaniko builds as root in its own file system, without any privilege beyond that.
+	Kaniko BuilderName = "Kaniko"
+	// BuildKit builds rootless, its daemon in the same container.
+	BuildKit BuilderName = "BuildKit"
+	// Buildah builds rootless, with chroot isolation.
+	Buildah BuilderName = "Buildah"
+)
+
+// Cache keeps layers in a registry.
+type Cache struct {
+	// repository for the layers: [registry/]repository without a tag, for example registry.example.com/team/shop-cache.
+	// image.secretName has to be good for it.
+	// +required
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=255
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[[][0-9A-Fa-f:]+[]])(:[0-9]{1,5})?/)?[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)*$')",message="repository must be [registry/]repository in lower case, without a tag"
+	Repository string `json:"repository"`
+	// ttl is the age from which a layer is built anew, for example 168h. Kaniko and Buildah only. Default: the builder's own.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	TTL *metav1.Duration `json:"ttl,omitempty"`
+}
+
+// BuildSecret is one value of a Secret that RUN instructions may mount.
+type BuildSecret struct {
+	// id that the Dockerfile names it by.
+	// +required
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`
+	ID string `json:"id"`
+	// secretName is a Secret of this namespace.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	SecretName string `json:"secretName"`
+	// key of the Secret.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	Key string `json:"key"`
+}
+
+// SecretReference names a Secret of this namespace.
+type SecretReference struct {
+	// name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	Name string `json:"name"`
+}
+
+// Volume is mounted into the container that builds. It has exactly one source.
+//
+// +kubebuilder:validation:XValidation:rule="[has(self.persistentVolumeClaim), has(self.emptyDir), has(self.configMap), has(self.secret)].filter(x, x).size() == 1",message="a volume has exactly one of persistentVolumeClaim, emptyDir, configMap and secret"
+type Volume struct {
+	// name of the volume, unique among them.
+	// +required
+	// +kubebuilder:validation:MaxLength=50
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// mountPath is where the volume is mounted.
+	// +required
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/') && self != '/' && !self.contains(':') && !self.matches('(^|/)[.][.](/|$)') && !self.matches('[[:cntrl:]]')",message="mountPath must be an absolute path without '..' and ':'"
+	MountPath string `json:"mountPath"`
+	// subPath is the directory of the volume that is mounted. Default: its root.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('/') && !self.matches('(^|/)[.][.](/|$)') && !self.matches('[[:cntrl:]]')",message="subPath must be a path inside the volume: not absolute, no '..'"
+	SubPath string `json:"subPath,omitempty"`
+	// readOnly mounts the volume read-only.
+	// +optional
+	ReadOnly bool `json:"readOnly,omitempty"`
+	// persistentVolumeClaim of this namespace, for a cache that outlives the pod.
+	// +optional
+	PersistentVolumeClaim *corev1.PersistentVolumeClaimVolumeSource `json:"persistentVolumeClaim,omitempty"`
+	// emptyDir lives as long as the pod.
+	// +optional
+	EmptyDir *corev1.EmptyDirVolumeSource `json:"emptyDir,omitempty"`
+	// configMap of this namespace.
+	// +optional
+	ConfigMap *corev1.ConfigMapVolumeSource `json:"configMap,omitempty"`
+	// secret of this namespace.
+	// +optional
+	Secret *corev1.SecretVolumeSource `json:"secret,omitempty"`
 }
 
 // Image is what is pushed, and where.
@@ -206,15 +445,49 @@ type Image struct {
 	// +kubebuilder:validation:XValidation:rule="self.contains('@') || self.matches('^(([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[[][0-9A-Fa-f:]+[]])(:[0-9]{1,5})?/)?[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$')",message="name must be [registry/]repository[:tag] with a lower case repository and a tag of at most 128 characters, for example registry.example.com/team/shop:1.0"
 	// +kubebuilder:validation:XValidation:rule="(!self.contains('/') || self.matches('^([^/]*[.:][^/]*|localhost|[a-z0-9._-]+)/')) && !self.matches('^([^/]*[.:][^/]*|localhost)/[a-z0-9](:[^/]*)?$')",message="name must have a lower case repository of at least two characters; a registry before it has a '.' or ':' in it or is localhost"
 	Name string `json:"name"`
-	// secretName is a Secret of type kubernetes.io/dockerconfigjson in this namespace. It is used to pull the base
-	// images, to push the image, and by the Deployment to pull it.
+	// additionalTags are pushed beside the tag of name, for example latest.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MaxLength=128
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`
+	AdditionalTags []string `json:"additionalTags,omitempty"`
+	// labels are put on the image, beside those of the Dockerfile.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=50
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 253 && k.matches('^[A-Za-z0-9][A-Za-z0-9._/-]*$') && size(self[k]) <= 4096)",message="a label's name has letters, digits, '.', '_', '/' and '-', and its value at most 4096 characters"
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations are put on the image's manifest. BuildKit and Buildah only.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=50
+	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) <= 253 && k.matches('^[A-Za-z0-9][A-Za-z0-9._/-]*$') && size(self[k]) <= 4096)",message="an annotation's name has letters, digits, '.', '_', '/' and '-', and its value at most 4096 characters"
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// reproducible sets all times in the image to 1970, so that the same source makes the same digest.
+	// +optional
+	Reproducible bool `json:"reproducible,omitempty"`
+	// sbom attaches a list of the software in the image. BuildKit only; it pulls a scanner for that.
+	// +optional
+	SBOM bool `json:"sbom,omitempty"`
+	// provenance attaches how the image was made (SLSA, mode max). BuildKit only.
+	// +optional
+	Provenance bool `json:"provenance,omitempty"`
+	// secretName is a Secret of type kubernetes.io/dockerconfigjson in this namespace, or one with the same content under the
+	// key config.json. It is used to pull the base images, to push the image, and by the Deployment to pull it, for which it
+	// has to be of that type.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
 	SecretName string `json:"secretName,omitempty"`
-	// insecure talks plain http to the registries of the build. The nodes have their own setting for that.
+	// insecure talks plain http to the registries of the build; with BuildKit to those of name, builder.cache and
+	// builder.mirrors. The nodes have their own setting for that.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
+	// caConfigMapName is a ConfigMap of this namespace; the certificates under its key ca.crt are trusted beside the public
+	// authorities when the build talks to registries. The nodes have their own setting for that.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	CAConfigMapName string `json:"caConfigMapName,omitempty"`
 }
 
 // Deployment is how the image runs: a Deployment with the name of the Build.

@@ -21,6 +21,11 @@ func (in BuildList) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in BuildSecret) OpenAPIModelName() string {
+	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.BuildSecret"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in BuildSpec) OpenAPIModelName() string {
 	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.BuildSpec"
 }
@@ -33,6 +38,11 @@ func (in BuildStatus) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Builder) OpenAPIModelName() string {
 	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Builder"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Cache) OpenAPIModelName() string {
+	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Cache"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -76,6 +86,11 @@ func (in Run) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SecretReference) OpenAPIModelName() string {
+	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.SecretReference"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Service) OpenAPIModelName() string {
 	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Service"
 }
@@ -83,4 +98,9 @@ func (in Service) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Source) OpenAPIModelName() string {
 	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Source"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Volume) OpenAPIModelName() string {
+	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Volume"
 }

@@ -3,16 +3,52 @@
 package v1alpha1
 
 import (
+	buildv1alpha1 "github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 	v1 "k8s.io/api/core/v1"
 )
 
 // BuilderApplyConfiguration represents a declarative configuration of the Builder type for use
 // with apply.
 //
-// Builder sets up the container that builds the image.
+// Builder says which tool builds the image, and sets up its pod.
 type BuilderApplyConfiguration struct {
+	// name of the builder: Kaniko, BuildKit or Buildah. docs/builders.md has what each can do. Default: Kaniko.
+	Name *buildv1alpha1.BuilderName `json:"name,omitempty"`
+	// image of the builder. Default: the one that the controller's flags name.
+	Image *string `json:"image,omitempty"`
+	// args are further flags for the builder (executor, buildctl build, buildah build), given after all others.
+	Args []string `json:"args,omitempty"`
+	// env of the containers that clone and build, for example HTTPS_PROXY. The Dockerfile does not see it.
+	Env []v1.EnvVar `json:"env,omitempty"`
+	// cache keeps layers in a registry, so that the next run need not build them again. Absent: none is kept.
+	Cache *CacheApplyConfiguration `json:"cache,omitempty"`
+	// secrets are what RUN --mount=type=secret,id=… sees. They are in no layer, no history and no argument.
+	Secrets []BuildSecretApplyConfiguration `json:"secrets,omitempty"`
+	// platforms to build for, for example linux/arm64. Default: that of the node.
+	Platforms []string `json:"platforms,omitempty"`
+	// mirrors of Docker Hub, host[:port], asked before it for base images that name no registry.
+	Mirrors []string `json:"mirrors,omitempty"`
 	// resources of the container that builds. Default: none, so the namespace's LimitRange or no limit.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
+	// nodeSelector of the pod.
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// tolerations of the pod.
+	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
+	// affinity of the pod.
+	Affinity *v1.Affinity `json:"affinity,omitempty"`
+	// priorityClassName of the pod.
+	PriorityClassName *string `json:"priorityClassName,omitempty"`
+	// runtimeClassName of the pod, for example one that isolates builds in virtual machines.
+	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
+	// serviceAccountName of the pod. Its token is not mounted all the same. Default: default.
+	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
+	// imagePullSecrets are for the images of git-sync and the builder, not for base images.
+	ImagePullSecrets []SecretReferenceApplyConfiguration `json:"imagePullSecrets,omitempty"`
+	// hostAliases are names that the pod resolves by itself.
+	HostAliases []v1.HostAlias `json:"hostAliases,omitempty"`
+	// volumes are mounted into the container that builds, for caches and configuration. One at the place where BuildKit
+	// (/home/user/.local/share/buildkit) or Buildah (/home/build/.local/share/containers) keeps its layers outlives the pod.
+	Volumes []VolumeApplyConfiguration `json:"volumes,omitempty"`
 }
 
 // BuilderApplyConfiguration constructs a declarative configuration of the Builder type for use with
@@ -21,10 +57,179 @@ func Builder() *BuilderApplyConfiguration {
 	return &BuilderApplyConfiguration{}
 }
 
+// WithName sets the Name field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Name field is set to the value of the last call.
+func (b *BuilderApplyConfiguration) WithName(value buildv1alpha1.BuilderName) *BuilderApplyConfiguration {
+	b.Name = &value
+	return b
+}
+
+// WithImage sets the Image field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Image field is set to the value of the last call.
+func (b *BuilderApplyConfiguration) WithImage(value string) *BuilderApplyConfiguration {
+	b.Image = &value
+	return b
+}
+
+// WithArgs adds the given value to the Args field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Args field.
+func (b *BuilderApplyConfiguration) WithArgs(values ...string) *BuilderApplyConfiguration {
+	for i := range values {
+		b.Args = append(b.Args, values[i])
+	}
+	return b
+}
+
+// WithEnv adds the given value to the Env field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Env field.
+func (b *BuilderApplyConfiguration) WithEnv(values ...v1.EnvVar) *BuilderApplyConfiguration {
+	for i := range values {
+		b.Env = append(b.Env, values[i])
+	}
+	return b
+}
+
+// WithCache sets the Cache field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Cache field is set to the value of the last call.
+func (b *BuilderApplyConfiguration) WithCache(value *CacheApplyConfiguration) *BuilderApplyConfiguration {
+	b.Cache = value
+	return b
+}
+
+// WithSecrets adds the given value to the Secrets field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Secrets field.
+func (b *BuilderApplyConfiguration) WithSecrets(values ...*BuildSecretApplyConfiguration) *BuilderApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithSecrets")
+		}
+		b.Secrets = append(b.Secrets, *values[i])
+	}
+	return b
+}
+
+// WithPlatforms adds the given value to the Platforms field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Platforms field.
+func (b *BuilderApplyConfiguration) WithPlatforms(values ...string) *BuilderApplyConfiguration {
+	for i := range values {
+		b.Platforms = append(b.Platforms, values[i])
+	}
+	return b
+}
+
+// WithMirrors adds the given value to the Mirrors field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Mirrors field.
+func (b *BuilderApplyConfiguration) WithMirrors(values ...string) *BuilderApplyConfiguration {
+	for i := range values {
+		b.Mirrors = append(b.Mirrors, values[i])
+	}
+	return b
+}
+
 // WithResources sets the Resources field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Resources field is set to the value of the last call.
 func (b *BuilderApplyConfiguration) WithResources(value v1.ResourceRequirements) *BuilderApplyConfiguration {
 	b.Resources = &value
+	return b
+}
+
+// WithNodeSelector puts the entries into the NodeSelector field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the NodeSelector field,
+// overwriting an existing map entries in NodeSelector field with the same key.
+func (b *BuilderApplyConfiguration) WithNodeSelector(entries map[string]string) *BuilderApplyConfiguration {
+	if b.NodeSelector == nil && len(entries) > 0 {
+		b.NodeSelector = make(map[string]string, len(entries))
+	}
+	for k, v := range entries {
+		b.NodeSelector[k] = v
+	}
+	return b
+}
+
+// WithTolerations adds the given value to the Tolerations field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Tolerations field.
+func (b *BuilderApplyConfiguration) WithTolerations(values ...v1.Toleration) *BuilderApplyConfiguration {
+	for i := range values {
+		b.Tolerations = append(b.Tolerations, values[i])
+	}
+	return b
+}
+
+// WithAffinity sets the Affinity field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Affinity field is set to the value of the last call.
+func (b *BuilderApplyConfiguration) WithAffinity(value v1.Affinity) *BuilderApplyConfiguration {
+	b.Affinity = &value
+	return b
+}
+
+// WithPriorityClassName sets the PriorityClassName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the PriorityClassName field is set to the value of the last call.
+func (b *BuilderApplyConfiguration) WithPriorityClassName(value string) *BuilderApplyConfiguration {
+	b.PriorityClassName = &value
+	return b
+}
+
+// WithRuntimeClassName sets the RuntimeClassName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the RuntimeClassName field is set to the value of the last call.
+func (b *BuilderApplyConfiguration) WithRuntimeClassName(value string) *BuilderApplyConfiguration {
+	b.RuntimeClassName = &value
+	return b
+}
+
+// WithServiceAccountName sets the ServiceAccountName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ServiceAccountName field is set to the value of the last call.
+func (b *BuilderApplyConfiguration) WithServiceAccountName(value string) *BuilderApplyConfiguration {
+	b.ServiceAccountName = &value
+	return b
+}
+
+// WithImagePullSecrets adds the given value to the ImagePullSecrets field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the ImagePullSecrets field.
+func (b *BuilderApplyConfiguration) WithImagePullSecrets(values ...*SecretReferenceApplyConfiguration) *BuilderApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithImagePullSecrets")
+		}
+		b.ImagePullSecrets = append(b.ImagePullSecrets, *values[i])
+	}
+	return b
+}
+
+// WithHostAliases adds the given value to the HostAliases field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the HostAliases field.
+func (b *BuilderApplyConfiguration) WithHostAliases(values ...v1.HostAlias) *BuilderApplyConfiguration {
+	for i := range values {
+		b.HostAliases = append(b.HostAliases, values[i])
+	}
+	return b
+}
+
+// WithVolumes adds the given value to the Volumes field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Volumes field.
+func (b *BuilderApplyConfiguration) WithVolumes(values ...*VolumeApplyConfiguration) *BuilderApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithVolumes")
+		}
+		b.Volumes = append(b.Volumes, *values[i])
+	}
 	return b
 }

@@ -26,6 +26,10 @@ type BuildSpecApplyConfiguration struct {
 	Deployment *DeploymentApplyConfiguration `json:"deployment,omitempty"`
 	// timeout ends a run that takes longer, waiting for a node or a Secret included, for example 45m. Default: 30m.
 	Timeout *v1.Duration `json:"timeout,omitempty"`
+	// retries is how often a run is tried again whose failure passes by itself: a pod that was evicted, a node that was lost, a
+	// registry or git server that could not be reached or was out of order. The pauses between double from 10s to at most 5m.
+	// What the source, the Dockerfile or the spec does wrong is never tried again. Default: 2.
+	Retries *int32 `json:"retries,omitempty"`
 	// runPolicy says what happens to a running build when the inputs change: Latest lets it finish and then
 	// builds the newest inputs only; Replace cancels it at once. Default: Latest.
 	RunPolicy *buildv1alpha1.RunPolicy `json:"runPolicy,omitempty"`
@@ -86,6 +90,14 @@ func (b *BuildSpecApplyConfiguration) WithDeployment(value *DeploymentApplyConfi
 // If called multiple times, the Timeout field is set to the value of the last call.
 func (b *BuildSpecApplyConfiguration) WithTimeout(value v1.Duration) *BuildSpecApplyConfiguration {
 	b.Timeout = &value
+	return b
+}
+
+// WithRetries sets the Retries field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Retries field is set to the value of the last call.
+func (b *BuildSpecApplyConfiguration) WithRetries(value int32) *BuildSpecApplyConfiguration {
+	b.Retries = &value
 	return b
 }
 

@@ -9,6 +9,8 @@ package v1alpha1
 type DockerfileApplyConfiguration struct {
 	// path of the Dockerfile, relative to the context directory. Default: Dockerfile.
 	Path *string `json:"path,omitempty"`
+	// inline is the Dockerfile itself, for source that has none. Its COPY instructions copy from the context directory.
+	Inline *string `json:"inline,omitempty"`
 	// target is the stage of the Dockerfile to build. Default: the last one.
 	Target *string `json:"target,omitempty"`
 	// buildArgs are the values of the Dockerfile's ARG instructions.
@@ -26,6 +28,14 @@ func Dockerfile() *DockerfileApplyConfiguration {
 // If called multiple times, the Path field is set to the value of the last call.
 func (b *DockerfileApplyConfiguration) WithPath(value string) *DockerfileApplyConfiguration {
 	b.Path = &value
+	return b
+}
+
+// WithInline sets the Inline field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Inline field is set to the value of the last call.
+func (b *DockerfileApplyConfiguration) WithInline(value string) *DockerfileApplyConfiguration {
+	b.Inline = &value
 	return b
 }
 

@@ -2,6 +2,10 @@
 
 package v1alpha1
 
+import (
+	buildv1alpha1 "github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+)
+
 // GitSourceApplyConfiguration represents a declarative configuration of the GitSource type for use
 // with apply.
 //
@@ -12,9 +16,21 @@ type GitSourceApplyConfiguration struct {
 	URL *string `json:"url,omitempty"`
 	// revision is a branch, a tag or a full commit id. Default: the default branch of the repository.
 	Revision *string `json:"revision,omitempty"`
-	// secretName is a Secret of this namespace. For ssh it has the keys ssh (the private key) and known_hosts
-	// (the host's public key, as ssh-keyscan prints it); for https the keys username and password.
+	// secretName is a Secret of this namespace. For ssh it has the keys ssh or ssh-privatekey (the private key, without a
+	// passphrase) and known_hosts (the host's public key, as ssh-keyscan prints it); for https the keys username and password, or
+	// a token alone under password or token. A certificate under the key ca.crt is trusted beside the public authorities.
 	SecretName *string `json:"secretName,omitempty"`
+	// caConfigMapName is a ConfigMap of this namespace; the certificates under its key ca.crt are trusted beside the public
+	// authorities when the repository is cloned over https.
+	CAConfigMapName *string `json:"caConfigMapName,omitempty"`
+	// depth is how many commits of the history are fetched; 0 is all of it. Default: 1.
+	Depth *int32 `json:"depth,omitempty"`
+	// submodules says which of them are cloned: Recursive all, Shallow those of the repository itself, Off none.
+	// Default: Recursive.
+	Submodules *buildv1alpha1.Submodules `json:"submodules,omitempty"`
+	// sparse checks out nothing but contextDir, and fetches no other file's content: for a directory of a large repository. The
+	// git server has to allow partial clones, as all the well-known ones do.
+	Sparse *bool `json:"sparse,omitempty"`
 }
 
 // GitSourceApplyConfiguration constructs a declarative configuration of the GitSource type for use with
@@ -44,5 +60,37 @@ func (b *GitSourceApplyConfiguration) WithRevision(value string) *GitSourceApply
 // If called multiple times, the SecretName field is set to the value of the last call.
 func (b *GitSourceApplyConfiguration) WithSecretName(value string) *GitSourceApplyConfiguration {
 	b.SecretName = &value
+	return b
+}
+
+// WithCAConfigMapName sets the CAConfigMapName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CAConfigMapName field is set to the value of the last call.
+func (b *GitSourceApplyConfiguration) WithCAConfigMapName(value string) *GitSourceApplyConfiguration {
+	b.CAConfigMapName = &value
+	return b
+}
+
+// WithDepth sets the Depth field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Depth field is set to the value of the last call.
+func (b *GitSourceApplyConfiguration) WithDepth(value int32) *GitSourceApplyConfiguration {
+	b.Depth = &value
+	return b
+}
+
+// WithSubmodules sets the Submodules field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Submodules field is set to the value of the last call.
+func (b *GitSourceApplyConfiguration) WithSubmodules(value buildv1alpha1.Submodules) *GitSourceApplyConfiguration {
+	b.Submodules = &value
+	return b
+}
+
+// WithSparse sets the Sparse field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Sparse field is set to the value of the last call.
+func (b *GitSourceApplyConfiguration) WithSparse(value bool) *GitSourceApplyConfiguration {
+	b.Sparse = &value
 	return b
 }

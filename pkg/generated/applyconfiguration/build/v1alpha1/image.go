@@ -10,11 +10,28 @@ type ImageApplyConfiguration struct {
 	// name is [registry/]repository[:tag], for example registry.example.com/team/shop:1.0. The Deployment runs
 	// it by digest, so the tag is only for people.
 	Name *string `json:"name,omitempty"`
-	// secretName is a Secret of type kubernetes.io/dockerconfigjson in this namespace. It is used to pull the base
-	// images, to push the image, and by the Deployment to pull it.
+	// additionalTags are pushed beside the tag of name, for example latest.
+	AdditionalTags []string `json:"additionalTags,omitempty"`
+	// labels are put on the image, beside those of the Dockerfile.
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations are put on the image's manifest. BuildKit and Buildah only.
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// reproducible sets all times in the image to 1970, so that the same source makes the same digest.
+	Reproducible *bool `json:"reproducible,omitempty"`
+	// sbom attaches a list of the software in the image. BuildKit only; it pulls a scanner for that.
+	SBOM *bool `json:"sbom,omitempty"`
+	// provenance attaches how the image was made (SLSA, mode max). BuildKit only.
+	Provenance *bool `json:"provenance,omitempty"`
+	// secretName is a Secret of type kubernetes.io/dockerconfigjson in this namespace, or one with the same content under the
+	// key config.json. It is used to pull the base images, to push the image, and by the Deployment to pull it, for which it
+	// has to be of that type.
 	SecretName *string `json:"secretName,omitempty"`
-	// insecure talks plain http to the registries of the build. The nodes have their own setting for that.
+	// insecure talks plain http to the registries of the build; with BuildKit to those of name, builder.cache and
+	// builder.mirrors. The nodes have their own setting for that.
 	Insecure *bool `json:"insecure,omitempty"`
+	// caConfigMapName is a ConfigMap of this namespace; the certificates under its key ca.crt are trusted beside the public
+	// authorities when the build talks to registries. The nodes have their own setting for that.
+	CAConfigMapName *string `json:"caConfigMapName,omitempty"`
 }
 
 // ImageApplyConfiguration constructs a declarative configuration of the Image type for use with
@@ -31,6 +48,68 @@ func (b *ImageApplyConfiguration) WithName(value string) *ImageApplyConfiguratio
 	return b
 }
 
+// WithAdditionalTags adds the given value to the AdditionalTags field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the AdditionalTags field.
+func (b *ImageApplyConfiguration) WithAdditionalTags(values ...string) *ImageApplyConfiguration {
+	for i := range values {
+		b.AdditionalTags = append(b.AdditionalTags, values[i])
+	}
+	return b
+}
+
+// WithLabels puts the entries into the Labels field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the Labels field,
+// overwriting an existing map entries in Labels field with the same key.
+func (b *ImageApplyConfiguration) WithLabels(entries map[string]string) *ImageApplyConfiguration {
+	if b.Labels == nil && len(entries) > 0 {
+		b.Labels = make(map[string]string, len(entries))
+	}
+	for k, v := range entries {
+		b.Labels[k] = v
+	}
+	return b
+}
+
+// WithAnnotations puts the entries into the Annotations field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the Annotations field,
+// overwriting an existing map entries in Annotations field with the same key.
+func (b *ImageApplyConfiguration) WithAnnotations(entries map[string]string) *ImageApplyConfiguration {
+	if b.Annotations == nil && len(entries) > 0 {
+		b.Annotations = make(map[string]string, len(entries))
+	}
+	for k, v := range entries {
+		b.Annotations[k] = v
+	}
+	return b
+}
+
+// WithReproducible sets the Reproducible field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Reproducible field is set to the value of the last call.
+func (b *ImageApplyConfiguration) WithReproducible(value bool) *ImageApplyConfiguration {
+	b.Reproducible = &value
+	return b
+}
+
+// WithSBOM sets the SBOM field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the SBOM field is set to the value of the last call.
+func (b *ImageApplyConfiguration) WithSBOM(value bool) *ImageApplyConfiguration {
+	b.SBOM = &value
+	return b
+}
+
+// WithProvenance sets the Provenance field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Provenance field is set to the value of the last call.
+func (b *ImageApplyConfiguration) WithProvenance(value bool) *ImageApplyConfiguration {
+	b.Provenance = &value
+	return b
+}
+
 // WithSecretName sets the SecretName field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the SecretName field is set to the value of the last call.
@@ -44,5 +123,13 @@ func (b *ImageApplyConfiguration) WithSecretName(value string) *ImageApplyConfig
 // If called multiple times, the Insecure field is set to the value of the last call.
 func (b *ImageApplyConfiguration) WithInsecure(value bool) *ImageApplyConfiguration {
 	b.Insecure = &value
+	return b
+}
+
+// WithCAConfigMapName sets the CAConfigMapName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CAConfigMapName field is set to the value of the last call.
+func (b *ImageApplyConfiguration) WithCAConfigMapName(value string) *ImageApplyConfiguration {
+	b.CAConfigMapName = &value
 	return b
 }

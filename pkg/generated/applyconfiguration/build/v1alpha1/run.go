@@ -15,6 +15,8 @@ type RunApplyConfiguration struct {
 	Job *string `json:"job,omitempty"`
 	// hash of the inputs that the run builds.
 	Hash *string `json:"hash,omitempty"`
+	// attempt counts the runs of the same inputs, from 1: more than one when the failure of the one before passes by itself.
+	Attempt *int32 `json:"attempt,omitempty"`
 	// revision that was asked for; empty for the default branch.
 	Revision *string `json:"revision,omitempty"`
 	// rebuild is the value of the annotation buildcontroller.dev/rebuild that the run was made for.
@@ -60,6 +62,14 @@ func (b *RunApplyConfiguration) WithJob(value string) *RunApplyConfiguration {
 // If called multiple times, the Hash field is set to the value of the last call.
 func (b *RunApplyConfiguration) WithHash(value string) *RunApplyConfiguration {
 	b.Hash = &value
+	return b
+}
+
+// WithAttempt sets the Attempt field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Attempt field is set to the value of the last call.
+func (b *RunApplyConfiguration) WithAttempt(value int32) *RunApplyConfiguration {
+	b.Attempt = &value
 	return b
 }
 

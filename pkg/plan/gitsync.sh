@@ -1,0 +1,75 @@
+# Runs git-sync with the arguments of this script, once the Secrets are as git and ssh want them, and leaves commit,
+# date, author and subject in the termination message, from where the controller reads them. What users write
+# never gets into this text: it comes in arguments and variables. Set by the controller: TRANSPORT is ssh or
+# https, GIT_SECRET and REGISTRY_SECRET are the names of the Secrets if there are any.
+secret=/etc/git-secret
+own=/run/git # in memory, and nobody else's
+
+lacks() {
+	echo "build-controller: Secret \"$1\" lacks $2" >&2
+	exit 1
+}
+
+# first prints which of the named keys the Secret has.
+first() {
+	for key; do
+		if [ -e "$secret/$key" ]; then
+			echo "$key"
+			return
+		fi
+	done
+}
+
+if [ -n "$REGISTRY_SECRET" ] && [ ! -e /etc/registry-secret/config.json ]; then
+	lacks "$REGISTRY_SECRET" "the key .dockerconfigjson or config.json"
+fi
+
+umask 077
+key=$(first ssh ssh-privatekey)
+if [ -n "$key" ]; then
+	# A key that was pasted into a form or came from Windows: ssh wants a newline at its end, and none but that.
+	printf '%s\n' "$(sed 's/^[[:space:]]*//; s/[[:space:]]*$//' "$secret/$key")" >"$own/key"
+	case $(head -n 1 "$own/key") in
+	ssh-* | ecdsa-* | sk-* | '---- BEGIN SSH2 PUBLIC KEY'*)
+		echo "build-controller: the key $key holds a public key" >&2
+		exit 1
+		;;
+	esac
+	# ssh itself says nothing of a passphrase but that permission is denied.
+	if ! said=$(ssh-keygen -y -P '' -f "$own/key" 2>&1); then
+		echo "$said" >&2
+		exit 1
+	fi
+	if [ -e "$secret/known_hosts" ]; then
+		tr -d '\r' <"$secret/known_hosts" >"$own/known_hosts"
+	fi
+	set -- "$@" --ssh-key-file="$own/key" --ssh-known-hosts=true --ssh-known-hosts-file="$own/known_hosts"
+elif [ "$TRANSPORT" = ssh ]; then
+	lacks "$GIT_SECRET" "the key ssh or ssh-privatekey"
+fi
+
+key=$(first password token)
+if [ -n "$key" ]; then
+	printf '%s' "$(tr -d '\r' <"$secret/$key")" >"$own/password"
+	GITSYNC_USERNAME=git # whoever takes a token takes any name with it
+	if [ -e "$secret/username" ]; then
+		GITSYNC_USERNAME=$(tr -d '\r' <"$secret/username")
+	fi
+	export GITSYNC_USERNAME
+	set -- "$@" --password-file="$own/password"
+elif [ "$TRANSPORT" = https ] && [ -n "$GIT_SECRET" ] && [ -z "$(first ca.crt)" ]; then
+	lacks "$GIT_SECRET" "the key password or token"
+fi
+
+for ca in "$secret/ca.crt" /etc/git-ca/ca.crt; do
+	if [ -e "$ca" ]; then
+		[ -e "$own/ca.crt" ] || cat /etc/ssl/certs/ca-certificates.crt >"$own/ca.crt"
+		cat "$ca" >>"$own/ca.crt"
+		export GIT_SSL_CAINFO="$own/ca.crt"
+	fi
+done
+umask 022
+
+/git-sync "$@"
+# Of a termination message only the last 4096 bytes are kept, so author and subject are cut.
+git -C /workspace/source log -1 --no-show-signature --format='%H%n%aI%n%<(200,trunc)%an%n%<(200,trunc)%s' >/dev/termination-log

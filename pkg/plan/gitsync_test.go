@@ -1,0 +1,178 @@
+package plan
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A script is gitsync.sh in a directory that stands for the root of its container, with a git-sync that tells
+// what it was called with.
+type script struct {
+	t    *testing.T
+	root string
+}
+
+func newScript(t *testing.T) script {
+	t.Helper()
+	s := script{t, t.TempDir()}
+	for _, dir := range []string{"run/git", "etc/git-secret", "etc/git-ca", "etc/registry-secret", "etc/ssl/certs", "dev", "bin"} {
+		if err := os.MkdirAll(filepath.Join(s.root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.write("etc/ssl/certs/ca-certificates.crt", "public\n")
+	s.write("bin/git", "#!/bin/sh\necho a commit\n")
+	s.write("git-sync", `#!/bin/sh
+echo "args: $*"; echo "user: $GITSYNC_USERNAME"; echo "ca: $GIT_SSL_CAINFO"; echo "umask: $(umask)"
+`)
+	return s
+}
+
+func (s script) write(file, content string) {
+	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.root, file), []byte(content), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s script) read(file string) string {
+	content, _ := os.ReadFile(filepath.Join(s.root, file))
+	return string(content)
+}
+
+// run returns what the script printed, with the root taken out of it.
+func (s script) run(env ...string) (out string, ok bool) {
+	s.t.Helper()
+	text := gitSyncScript
+	for _, path := range []string{"/etc/", "/run/git", "/dev/termination-log", "/git-sync \"$@\""} {
+		text = strings.ReplaceAll(text, path, s.root+path)
+	}
+	cmd := exec.Command("/bin/sh", "-ec", text, "git-sync", "--repo=url")
+	cmd.Env = append([]string{"PATH=" + filepath.Join(s.root, "bin") + ":" + os.Getenv("PATH"), "GIT_SECRET=creds", "REGISTRY_SECRET="}, env...)
+	printed, err := cmd.CombinedOutput()
+	return strings.ReplaceAll(string(printed), s.root, ""), err == nil
+}
+
+func TestGitSyncScript(t *testing.T) {
+	t.Run("a public repository needs nothing", func(t *testing.T) {
+		s := newScript(t)
+		out, ok := s.run("TRANSPORT=https", "GIT_SECRET=")
+		if !ok || !strings.Contains(out, "args: --repo=url\n") || !strings.Contains(out, "umask: 0022") {
+			t.Error(ok, out)
+		}
+		if got := s.read("dev/termination-log"); got != "a commit\n" {
+			t.Errorf("the termination message is %q", got)
+		}
+	})
+	for name, keys := range map[string]map[string]string{
+		"a username and a password":                 {"username": "jane", "password": "s3cret"},
+		"with newlines at their ends, as echo does": {"username": "jane\n", "password": "s3cret\r\n"},
+		"a token alone":                             {"token": "s3cret"},
+		"a password alone":                          {"password": "s3cret"},
+	} {
+		t.Run("https with "+name, func(t *testing.T) {
+			s := newScript(t)
+			for key, value := range keys {
+				s.write("etc/git-secret/"+key, value)
+			}
+			user := "git"
+			if keys["username"] != "" {
+				user = "jane"
+			}
+			out, ok := s.run("TRANSPORT=https")
+			if !ok || !strings.Contains(out, "--password-file=/run/git/password\nuser: "+user+"\n") || s.read("run/git/password") != "s3cret" {
+				t.Errorf("%v %s, password %q", ok, out, s.read("run/git/password"))
+			}
+		})
+	}
+	t.Run("private authorities are trusted beside the public ones", func(t *testing.T) {
+		s := newScript(t)
+		s.write("etc/git-secret/ca.crt", "of the Secret\n")
+		s.write("etc/git-ca/ca.crt", "of the ConfigMap\n")
+		out, ok := s.run("TRANSPORT=https")
+		if got := s.read("run/git/ca.crt"); !ok || !strings.Contains(out, "ca: /run/git/ca.crt") || got != "public\nof the Secret\nof the ConfigMap\n" {
+			t.Errorf("%v %s, authorities %q", ok, out, got)
+		}
+	})
+	for name, c := range map[string]struct {
+		transport, file, want string
+	}{
+		"an empty Secret for ssh":         {"ssh", "", `Secret "creds" lacks the key ssh or ssh-privatekey`},
+		"an empty Secret for https":       {"https", "", `Secret "creds" lacks the key password or token`},
+		"a registry's Secret without it":  {"https", "", `Secret "regcred" lacks the key .dockerconfigjson or config.json`},
+		"a public key instead of the key": {"ssh", "ssh-ed25519 AAAA jane@example.com\n", "the key ssh holds a public key"},
+	} {
+		t.Run("refused: "+name, func(t *testing.T) {
+			s := newScript(t)
+			var env []string
+			if strings.Contains(c.want, "regcred") {
+				env = []string{"REGISTRY_SECRET=regcred"}
+			}
+			if c.file != "" {
+				s.write("etc/git-secret/ssh", c.file)
+			}
+			if out, ok := s.run(append(env, "TRANSPORT="+c.transport)...); ok || out != "build-controller: "+c.want+"\n" {
+				t.Errorf("%v %q", ok, out)
+			}
+		})
+	}
+}
+
+func TestGitSyncScriptMendsAndNamesSSHKeys(t *testing.T) {
+	if _, err := exec.LookPath("ssh-keygen"); err != nil {
+		t.Skip("there is no ssh-keygen on this machine; the end-to-end tests try the same")
+	}
+	generate := func(t *testing.T, args ...string) string {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "key")
+		if out, err := exec.Command("ssh-keygen", append([]string{"-q", "-C", "", "-f", file}, args...)...).CombinedOutput(); err != nil {
+			t.Fatal(string(out))
+		}
+		key, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(key)
+	}
+	key := generate(t, "-t", "ed25519", "-N", "")
+	pem := generate(t, "-t", "rsa", "-m", "PEM", "-N", "")
+	for name, c := range map[string]struct{ file, key, want string }{
+		"as it is":                        {"ssh", key, key},
+		"under the name of kubernetes.io": {"ssh-privatekey", key, key},
+		"in the old format":               {"ssh", pem, pem},
+		"without its last newline":        {"ssh", strings.TrimSpace(key), key},
+		"with CRLF":                       {"ssh", strings.ReplaceAll(key, "\n", "\r\n"), key},
+		"indented, with blank lines":      {"ssh", "  " + strings.ReplaceAll(key, "\n", "\n  ") + "\n\n", key},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.write("etc/git-secret/"+c.file, c.key)
+			s.write("etc/git-secret/known_hosts", "host ssh-ed25519 AAAA\r\n")
+			out, ok := s.run("TRANSPORT=ssh")
+			if !ok || !strings.Contains(out, "--ssh-key-file=/run/git/key --ssh-known-hosts=true --ssh-known-hosts-file=/run/git/known_hosts") {
+				t.Fatal(ok, out)
+			}
+			if got := s.read("run/git/key"); got != c.want {
+				t.Errorf("the key is now %q", got)
+			}
+			if got := s.read("run/git/known_hosts"); got != "host ssh-ed25519 AAAA\n" {
+				t.Errorf("known_hosts is now %q", got)
+			}
+		})
+	}
+	for name, c := range map[string]struct{ key, want string }{
+		"with a passphrase": {generate(t, "-t", "ed25519", "-N", "secret"), "incorrect passphrase"},
+		"cut off":           {key[:120] + "\n", "Load key"},
+	} {
+		t.Run("refused: "+name, func(t *testing.T) {
+			s := newScript(t)
+			s.write("etc/git-secret/ssh", c.key)
+			if out, ok := s.run("TRANSPORT=ssh"); ok || !strings.Contains(out, c.want) {
+				t.Error(ok, out)
+			}
+		})
+	}
+}
