@@ -3,11 +3,13 @@
 package apitest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+	"github.com/buildcontroller/build-controller/pkg/plan"
 )
 
 // A change sets one field of the Build that the cases below start from, which
@@ -86,7 +89,7 @@ var (
 // What users are told.
 const (
 	badURL      = "url must be ssh://user@host/path, user@host:path or https://host/path, with no password in it"
-	needsSecret = "secretName is required for a repository over ssh: name a Secret with the keys ssh and known_hosts"
+	needsSecret = "secretName is required for a repository over ssh: name a Secret with the keys ssh (or ssh-privatekey) and known_hosts"
 	badRevision = "revision must be the name of a branch or tag, or a full commit id"
 	badContext  = "contextDir must be a path inside the repository: not absolute, no '..'"
 	badPath     = "path must be a path inside the context directory: not absolute, no '..'"
@@ -221,60 +224,159 @@ var refused = map[string]struct {
 	"a name with a dot":                       {[]change{set(name, "shop.v1")}, badName},
 	"a run policy that is none":               {[]change{set("spec.runPolicy", "Always")}, "Unsupported value"},
 	"negative history":                        {[]change{set("spec.history", object{"failed": -1})}, "should be greater than or equal to 0"},
+	"a depth below 0":                         {[]change{set("spec.source.git.depth", -1)}, "should be greater than or equal to 0"},
+	"submodules in another way":               {[]change{set("spec.source.git.submodules", "Yes")}, "Unsupported value"},
+	"sparse without a directory":              {[]change{set("spec.source.git.sparse", true)}, "source.git.sparse needs source.contextDir"},
+	"sparse of the root":                      {[]change{set("spec.source.git.sparse", true), set(contextDir, ".")}, "source.git.sparse needs source.contextDir"},
+	"a Dockerfile here and there":             {[]change{set("spec.dockerfile", object{"inline": "FROM scratch", "path": "Dockerfile"})}, "inline and path exclude each other"},
+	"an inline Dockerfile of 65537":           {[]change{set("spec.dockerfile.inline", strings.Repeat("#", 65537))}, "Too long: may not be more than 65536"},
+	"a builder that is none":                  {[]change{set("spec.builder.name", "Docker")}, "Unsupported value"},
+	"a builder in lower case":                 {[]change{set("spec.builder.name", "buildkit")}, "Unsupported value"},
+	"a builder's image with a space":          {[]change{set("spec.builder.image", "kaniko executor")}, "spec.builder.image: Invalid value"},
+	"a platform that is none":                 {[]change{set("spec.builder.platforms", []string{"arm64"})}, "spec.builder.platforms[0]: Invalid value"},
+	"two platforms in one":                    {[]change{set("spec.builder.platforms", []string{"linux/amd64,linux/arm64"})}, "spec.builder.platforms[0]: Invalid value"},
+	"a platform twice":                        {[]change{set("spec.builder.name", "BuildKit"), set("spec.builder.platforms", []string{"linux/amd64", "linux/amd64"})}, "Duplicate value"},
+	"a cache with a tag":                      {[]change{set("spec.builder.cache.repository", "registry.example.com/cache:1")}, "repository must be [registry/]repository in lower case, without a tag"},
+	"a cache in upper case":                   {[]change{set("spec.builder.cache.repository", "registry.example.com/Cache")}, "repository must be [registry/]repository in lower case, without a tag"},
+	"a mirror with a scheme":                  {[]change{set("spec.builder.mirrors", []string{"https://mirror.example.com"})}, "spec.builder.mirrors[0]: Invalid value"},
+	"a mirror with a quote":                   {[]change{set("spec.builder.mirrors", []string{"mirror\"]"})}, "spec.builder.mirrors[0]: Invalid value"},
+	"a build secret with a path for an id":    {[]change{set("spec.builder", object{"name": "BuildKit", "secrets": []object{{"id": "../x", "secretName": "npm", "key": "token"}}})}, "secrets[0].id: Invalid value"},
+	"a build secret of no Secret":             {[]change{set("spec.builder", object{"name": "BuildKit", "secrets": []object{{"id": "npm", "key": "token"}}})}, "secrets[0].secretName: Required value"},
+	"a build secret twice":                    {[]change{set("spec.builder", object{"name": "BuildKit", "secrets": []object{{"id": "npm", "secretName": "a", "key": "b"}, {"id": "npm", "secretName": "c", "key": "d"}}})}, "Duplicate value"},
+	"a volume of nothing":                     {[]change{set("spec.builder.volumes", []object{{"name": "cache", "mountPath": "/cache"}})}, "exactly one of persistentVolumeClaim, emptyDir, configMap and secret"},
+	"a volume of two things":                  {[]change{set("spec.builder.volumes", []object{{"name": "cache", "mountPath": "/cache", "emptyDir": object{}, "configMap": object{"name": "x"}}})}, "exactly one of persistentVolumeClaim, emptyDir, configMap and secret"},
+	"a volume at no absolute path":            {[]change{set("spec.builder.volumes", []object{{"name": "cache", "mountPath": "cache", "emptyDir": object{}}})}, "mountPath must be an absolute path"},
+	"a volume over everything":                {[]change{set("spec.builder.volumes", []object{{"name": "cache", "mountPath": "/", "emptyDir": object{}}})}, "mountPath must be an absolute path"},
+	"a subPath out of the volume":             {[]change{set("spec.builder.volumes", []object{{"name": "cache", "mountPath": "/cache", "subPath": "../x", "emptyDir": object{}}})}, "subPath must be a path inside the volume"},
+	"an additional tag of 129":                {[]change{set("spec.image.additionalTags", []string{strings.Repeat("t", 129)})}, "Too long: may not be more than 128"},
+	"an additional tag with a colon":          {[]change{set("spec.image.additionalTags", []string{"shop:1"})}, "spec.image.additionalTags[0]: Invalid value"},
+	"an option for an additional tag":         {[]change{set("spec.image.additionalTags", []string{"--insecure"})}, "spec.image.additionalTags[0]: Invalid value"},
+	"a label with an equals sign in its name": {[]change{set("spec.image.labels", object{"a=b": "c"})}, "a label's name has letters, digits"},
+	"retries without end":                     {[]change{set("spec.retries", 11)}, "should be less than or equal to 10"},
+	"negative retries":                        {[]change{set("spec.retries", -1)}, "should be greater than or equal to 0"},
 	"a field that does not exist":             {[]change{set("spec.source.git.branch", "main")}, `unknown field "spec.source.git.branch"`},
 }
 
 var accepted = map[string][]change{
-	"the least":                       nil,
-	"https with .git":                 {set(url, "https://git.example.com/acme/shop.git")},
-	"https without .git":              {set(url, "https://git.example.com/acme/shop")},
-	"https on a port":                 {set(url, "https://git.example.com:8443/acme/shop.git")},
-	"https of Azure DevOps":           {set(url, "https://dev.azure.com/acme/My%20Project/_git/shop")},
-	"https of a user's home":          {set(url, "https://git.example.com/~ada/shop")},
-	"https at an IPv6 address":        {set(url, "https://[2001:db8::1]:8443/acme/shop.git")},
-	"https with a Secret":             {withSSH},
-	"scp-like":                        {set(url, "git@git.example.com:acme/shop.git"), withSSH},
-	"scp-like, another user":          {set(url, "org-123456@git.example.com:acme/shop.git"), withSSH},
-	"scp-like, a user with dots":      {set(url, "ada.lovelace_1@git.example.com:acme/shop"), withSSH},
-	"scp-like of Azure DevOps":        {set(url, "git@ssh.dev.azure.com:v3/acme/project/shop"), withSSH},
-	"scp-like, absolute":              {set(url, "git@git.example.com:/srv/git/shop.git"), withSSH},
-	"scp-like, a user's home":         {set(url, "git@git.example.com:~ada/shop.git"), withSSH},
-	"scp-like at an IPv6 address":     {set(url, "git@[2001:db8::1]:acme/shop.git"), withSSH},
-	"ssh with a port and no .git":     {set(url, "ssh://git@git.example.com:2222/acme/shop"), withSSH},
-	"ssh of Gerrit":                   {set(url, "ssh://ada@review.example.com:29418/shop"), withSSH},
-	"ssh with no user":                {set(url, "ssh://git.example.com/acme/shop.git"), withSSH},
-	"ssh, a user's home":              {set(url, "ssh://git@git.example.com/~ada/shop.git"), withSSH},
-	"ssh at an IPv6 address":          {set(url, "ssh://git@[2001:db8::1]:2222/acme/shop"), withSSH},
-	"ssh of CodeCommit":               {set(url, "ssh://APKAEIBAERJR2EXAMPLE@git-codecommit.example.com/v1/repos/shop"), withSSH},
-	"a url of 2048 characters":        {set(url, "https://git.example.com/"+strings.Repeat("a", 2024))},
-	"a branch":                        {set(rev, "main")},
-	"a branch with slashes":           {set(rev, "feature/a-b_c/d.e+f#1")},
-	"a branch in another script":      {set(rev, "funktion/größe-日本")},
-	"a tag":                           {set(rev, "v1.2.3-rc.1")},
-	"a commit":                        {set(rev, strings.Repeat("0123456789", 4))},
-	"a full ref":                      {set(rev, "refs/heads/main")},
-	"an empty revision":               {set(rev, "")},
-	"contextDir":                      {set(contextDir, "services/shop")},
-	"contextDir with dots in a name":  {set(contextDir, "services/..shop/a..b")},
-	"contextDir with a space":         {set(contextDir, "My Services/shop")},
-	"Dockerfile elsewhere":            {set(dockerfile, "build/Dockerfile.release")},
-	"a target":                        {set("spec.dockerfile.target", "release_1.x")},
-	"build args":                      {set(buildArgs, []object{{"name": "_A1", "value": "$(id) `id` \"'\n"}, {"name": "EMPTY"}})},
-	"an image by its short name":      {set(image, "shop")},
-	"an image on a port":              {set(image, "registry.example.com:5000/acme/shop:1.0")},
-	"an image at an IPv6 address":     {set(image, "[2001:db8::1]:5000/acme/shop:1.0")},
-	"an image with every separator":   {set(image, "registry.example.com/a.b/c_d/e__f/g---h:V_1.0-x")},
-	"an image with a tag of 128":      {set(image, "registry.example.com/shop:"+strings.Repeat("t", 128))},
-	"one port for two protocols":      {set(ports, []object{{"name": "dns", "containerPort": 53}, {"name": "dns-udp", "containerPort": 53, "protocol": "UDP"}})},
-	"a service":                       {set(ports, []object{http80}), set("spec.deployment.service", object{"type": "NodePort"})},
-	"a deployment with nothing in it": {set("spec.deployment", object{})},
-	"no replicas at all":              {set(replicas, 0)},
-	"timeout 1s":                      {set(timeout, "1s")},
-	"timeout of hours and minutes":    {set(timeout, "1h30m")},
-	"timeout with a fraction":         {set(timeout, "1.5h")},
-	"timeout 720h":                    {set(timeout, "720h")},
-	"a name of 52":                    {set(name, longName)},
-	"a name of one letter":            {set(name, "a")},
+	"the least":                         nil,
+	"https with .git":                   {set(url, "https://git.example.com/acme/shop.git")},
+	"https without .git":                {set(url, "https://git.example.com/acme/shop")},
+	"https on a port":                   {set(url, "https://git.example.com:8443/acme/shop.git")},
+	"https of Azure DevOps":             {set(url, "https://dev.azure.com/acme/My%20Project/_git/shop")},
+	"https of a user's home":            {set(url, "https://git.example.com/~ada/shop")},
+	"https at an IPv6 address":          {set(url, "https://[2001:db8::1]:8443/acme/shop.git")},
+	"https with a Secret":               {withSSH},
+	"scp-like":                          {set(url, "git@git.example.com:acme/shop.git"), withSSH},
+	"scp-like, another user":            {set(url, "org-123456@git.example.com:acme/shop.git"), withSSH},
+	"scp-like, a user with dots":        {set(url, "ada.lovelace_1@git.example.com:acme/shop"), withSSH},
+	"scp-like of Azure DevOps":          {set(url, "git@ssh.dev.azure.com:v3/acme/project/shop"), withSSH},
+	"scp-like, absolute":                {set(url, "git@git.example.com:/srv/git/shop.git"), withSSH},
+	"scp-like, a user's home":           {set(url, "git@git.example.com:~ada/shop.git"), withSSH},
+	"scp-like at an IPv6 address":       {set(url, "git@[2001:db8::1]:acme/shop.git"), withSSH},
+	"ssh with a port and no .git":       {set(url, "ssh://git@git.example.com:2222/acme/shop"), withSSH},
+	"ssh of Gerrit":                     {set(url, "ssh://ada@review.example.com:29418/shop"), withSSH},
+	"ssh with no user":                  {set(url, "ssh://git.example.com/acme/shop.git"), withSSH},
+	"ssh, a user's home":                {set(url, "ssh://git@git.example.com/~ada/shop.git"), withSSH},
+	"ssh at an IPv6 address":            {set(url, "ssh://git@[2001:db8::1]:2222/acme/shop"), withSSH},
+	"ssh of CodeCommit":                 {set(url, "ssh://APKAEIBAERJR2EXAMPLE@git-codecommit.example.com/v1/repos/shop"), withSSH},
+	"a url of 2048 characters":          {set(url, "https://git.example.com/"+strings.Repeat("a", 2024))},
+	"a branch":                          {set(rev, "main")},
+	"a branch with slashes":             {set(rev, "feature/a-b_c/d.e+f#1")},
+	"a branch in another script":        {set(rev, "funktion/größe-日本")},
+	"a tag":                             {set(rev, "v1.2.3-rc.1")},
+	"a commit":                          {set(rev, strings.Repeat("0123456789", 4))},
+	"a full ref":                        {set(rev, "refs/heads/main")},
+	"an empty revision":                 {set(rev, "")},
+	"contextDir":                        {set(contextDir, "services/shop")},
+	"contextDir with dots in a name":    {set(contextDir, "services/..shop/a..b")},
+	"contextDir with a space":           {set(contextDir, "My Services/shop")},
+	"Dockerfile elsewhere":              {set(dockerfile, "build/Dockerfile.release")},
+	"a target":                          {set("spec.dockerfile.target", "release_1.x")},
+	"build args":                        {set(buildArgs, []object{{"name": "_A1", "value": "$(id) `id` \"'\n"}, {"name": "EMPTY"}})},
+	"an image by its short name":        {set(image, "shop")},
+	"an image on a port":                {set(image, "registry.example.com:5000/acme/shop:1.0")},
+	"an image at an IPv6 address":       {set(image, "[2001:db8::1]:5000/acme/shop:1.0")},
+	"an image with every separator":     {set(image, "registry.example.com/a.b/c_d/e__f/g---h:V_1.0-x")},
+	"an image with a tag of 128":        {set(image, "registry.example.com/shop:"+strings.Repeat("t", 128))},
+	"one port for two protocols":        {set(ports, []object{{"name": "dns", "containerPort": 53}, {"name": "dns-udp", "containerPort": 53, "protocol": "UDP"}})},
+	"a service":                         {set(ports, []object{http80}), set("spec.deployment.service", object{"type": "NodePort"})},
+	"a deployment with nothing in it":   {set("spec.deployment", object{})},
+	"no replicas at all":                {set(replicas, 0)},
+	"all of the history":                {set("spec.source.git.depth", 0), set("spec.source.git.submodules", "Off")},
+	"a directory of a large repository": {set("spec.source.git.sparse", true), set(contextDir, "services/shop")},
+	"an inline Dockerfile":              {set("spec.dockerfile.inline", "FROM scratch\nCOPY . /\n")},
+	"private authorities":               {set("spec.source.git.caConfigMapName", "corp-ca"), set("spec.image.caConfigMapName", "corp-ca")},
+	"additional tags and labels":        {set("spec.image.additionalTags", []string{"latest", "v1.0_x-y"}), set("spec.image.labels", object{"org.opencontainers.image.vendor": "ACME, \"Inc\"=$(x)"})},
+	"a pod as the team wants it": {set("spec.builder", object{
+		"image": "registry.example.com/kaniko@sha256:" + strings.Repeat("0", 64), "args": []string{"--verbosity=debug"},
+		"env":          []object{{"name": "HTTPS_PROXY", "value": "http://proxy.example.com:3128"}},
+		"nodeSelector": object{"disk": "ssd"}, "tolerations": []object{{"key": "builds", "operator": "Exists"}},
+		"affinity": object{"podAntiAffinity": object{"preferredDuringSchedulingIgnoredDuringExecution": []object{{
+			"weight": 1, "podAffinityTerm": object{"topologyKey": "kubernetes.io/hostname", "labelSelector": object{"matchLabels": object{"a": "b"}}}}}}},
+		"priorityClassName": "low", "runtimeClassName": "kata", "serviceAccountName": "builder",
+		"imagePullSecrets": []object{{"name": "pull"}}, "hostAliases": []object{{"ip": "192.0.2.1", "hostnames": []string{"git.example.com"}}},
+		"volumes": []object{{"name": "cache", "mountPath": "/cache", "persistentVolumeClaim": object{"claimName": "cache"}}},
+	})},
+	"timeout 1s":                   {set(timeout, "1s")},
+	"timeout of hours and minutes": {set(timeout, "1h30m")},
+	"timeout with a fraction":      {set(timeout, "1.5h")},
+	"timeout 720h":                 {set(timeout, "720h")},
+	"a name of 52":                 {set(name, longName)},
+	"a name of one letter":         {set(name, "a")},
+}
+
+// asks sets each of the fields in plan.Capabilities.
+var asks = map[string][]change{
+	"dockerfile.target":          {set("spec.dockerfile.target", "release")},
+	"dockerfile.buildArgs":       {set(buildArgs, []object{{"name": "A", "value": "b"}})},
+	"image.additionalTags":       {set("spec.image.additionalTags", []string{"latest"})},
+	"image.labels":               {set("spec.image.labels", object{"a": "b"})},
+	"image.annotations":          {set("spec.image.annotations", object{"a": "b"})},
+	"image.reproducible":         {set("spec.image.reproducible", true)},
+	"image.sbom":                 {set("spec.image.sbom", true)},
+	"image.provenance":           {set("spec.image.provenance", true)},
+	"image.insecure":             {set("spec.image.insecure", true)},
+	"image.caConfigMapName":      {set("spec.image.caConfigMapName", "corp-ca")},
+	"builder.secrets":            {set("spec.builder.secrets", []object{{"id": "npm", "secretName": "npm", "key": "token"}})},
+	"builder.platforms, one":     {set("spec.builder.platforms", []string{"linux/arm64"})},
+	"builder.platforms, several": {set("spec.builder.platforms", []string{"linux/amd64", "linux/arm64"})},
+	"builder.cache.repository":   {set("spec.builder.cache.repository", "registry.example.com/cache")},
+	"builder.cache.ttl":          {set("spec.builder.cache", object{"repository": "registry.example.com/cache", "ttl": "168h"})},
+	"builder.mirrors":            {set("spec.builder.mirrors", []string{"mirror.example.com:5000"})},
+}
+
+func TestAFieldThatABuilderCannotHonourIsRefusedAndOneThatCanIsNamed(t *testing.T) {
+	ctx := testContext(t, usual)
+	builds := cluster.dynamic.Resource(v1alpha1.SchemeGroupVersion.WithResource("builds")).Namespace("default")
+	for _, capability := range plan.Capabilities {
+		for _, builder := range []v1alpha1.BuilderName{"", v1alpha1.Kaniko, v1alpha1.BuildKit, v1alpha1.Buildah} {
+			t.Run(fmt.Sprintf("%s with %q", capability.Field, builder), func(t *testing.T) {
+				if len(asks[capability.Field]) == 0 {
+					t.Fatal("the test does not know how to ask for it")
+				}
+				changes := slices.Clone(asks[capability.Field])
+				if builder != "" {
+					changes = append(changes, set("spec.builder.name", builder))
+				}
+				_, err := builds.Create(ctx, minimal("case", changes...), strictly)
+				if _, can := capability.By[cmp.Or(builder, v1alpha1.Kaniko)]; can {
+					if err != nil {
+						t.Error(err)
+					}
+					return
+				}
+				if !apierrors.IsInvalid(err) {
+					t.Fatalf("it was not refused: %v", err)
+				}
+				_, advice, _ := strings.Cut(err.Error(), "set builder.name to ")
+				for name := range capability.By {
+					if !strings.Contains(advice, string(name)) {
+						t.Errorf("the message does not name %s: %v", name, err)
+					}
+				}
+			})
+		}
+	}
 }
 
 // strictly has the server refuse what it does not know, as kubectl asks it to.
