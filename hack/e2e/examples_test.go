@@ -13,6 +13,8 @@ func TestARepositoryBecomesARunningApplication(t *testing.T) {
 		"go":     "Hello from Go, version v1\n",
 		"nodejs": "Hello from Node.js, version v1\n",
 		"java":   "Hello from Java, version v1\n",
+		// Its Dockerfile is in the Build.
+		"function": "Hello from a function, version v1\n",
 	} {
 		t.Run(example, func(t *testing.T) {
 			t.Parallel()

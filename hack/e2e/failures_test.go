@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
@@ -28,7 +29,7 @@ func TestAFailureIsToldWithItsReasonWithinSeconds(t *testing.T) {
 		s := newScene(t)
 		s.pushPage()
 		key := gitKey(s)
-		key["ssh"] = newKey(t)
+		key["ssh"] = newKey(t, "")
 		s.makeSecret("wrong-key", corev1.SecretTypeOpaque, key)
 		s.apply(s.page("page", gitSecret("wrong-key")))
 		s.expectFailure("page", v1alpha1.StepSource, v1alpha1.FailureAuthenticationFailed)
@@ -103,6 +104,130 @@ func TestAFailureIsToldWithItsReasonWithinSeconds(t *testing.T) {
 		s.apply(s.page("page", baseImage(registry+"/library/no-such-image:1")))
 		s.expectFailure("page", v1alpha1.StepBuild, v1alpha1.FailureBaseImageNotFound)
 	})
+	t.Run("a private key with a passphrase", func(t *testing.T) {
+		t.Parallel()
+		s := newScene(t)
+		s.pushPage()
+		key := gitKey(s)
+		key["ssh"] = newKey(t, "secret words")
+		s.makeSecret("locked-key", corev1.SecretTypeOpaque, key)
+		s.apply(s.page("page", gitSecret("locked-key")))
+		failure := s.expectFailure("page", v1alpha1.StepSource, v1alpha1.FailureInvalidSSHKey)
+		if !strings.Contains(failure.Message, "passphrase") {
+			t.Errorf("the message does not name the passphrase: %s", failure.Message)
+		}
+	})
+	t.Run("a public key in place of the private one", func(t *testing.T) {
+		t.Parallel()
+		s := newScene(t)
+		s.pushPage()
+		key := gitKey(s)
+		key["ssh"] = newPublicKey(t) + "\n"
+		s.makeSecret("public-key", corev1.SecretTypeOpaque, key)
+		s.apply(s.page("page", gitSecret("public-key")))
+		failure := s.expectFailure("page", v1alpha1.StepSource, v1alpha1.FailureInvalidSSHKey)
+		if !strings.Contains(failure.Message, "public key") {
+			t.Errorf("the message does not say what it is: %s", failure.Message)
+		}
+	})
+	t.Run("no known_hosts at all", func(t *testing.T) {
+		t.Parallel()
+		s := newScene(t)
+		s.pushPage()
+		s.makeSecret("no-hosts", corev1.SecretTypeOpaque, map[string]string{"ssh": gitKey(s)["ssh"]})
+		s.apply(s.page("page", gitSecret("no-hosts")))
+		s.expectFailure("page", v1alpha1.StepSource, v1alpha1.FailureHostKeyVerificationFailed)
+	})
+	t.Run("a repository that is not there", func(t *testing.T) {
+		t.Parallel()
+		s := newScene(t)
+		s.apply(s.page("page", fromURL(gitSSH+"none.git", gitKeySecret)))
+		s.expectFailure("page", v1alpha1.StepSource, v1alpha1.FailureRepositoryNotFound)
+	})
+	t.Run("a git server that refuses connections", func(t *testing.T) {
+		t.Parallel()
+		s := newScene(t)
+		s.apply(s.page("page", noRetries, fromURL("ssh://git@"+hostIP+":2223/none.git", gitKeySecret)))
+		s.expectFailure("page", v1alpha1.StepSource, v1alpha1.FailureHostUnreachable)
+	})
+	t.Run("a git server whose name is none", func(t *testing.T) {
+		t.Parallel()
+		s := newScene(t)
+		s.apply(s.page("page", noRetries, fromURL("ssh://git@no-such-host.invalid/none.git", gitKeySecret)))
+		s.expectFailure("page", v1alpha1.StepSource, v1alpha1.FailureHostNotFound)
+	})
+	t.Run("a build that takes too long", func(t *testing.T) {
+		t.Parallel()
+		s := newScene(t)
+		s.pushPage(func(w *worktree) { w.write("Dockerfile", "ARG BASE\nFROM ${BASE}\nRUN sleep 300\n") })
+		s.apply(s.page("page", func(spec *v1alpha1.BuildSpec) { spec.Timeout = &metav1.Duration{Duration: 25 * time.Second} }))
+		s.expectEnd("page", v1alpha1.StepBuild, v1alpha1.FailureDeadlineExceeded)
+	})
+	for _, builder := range allBuilders {
+		t.Run("a context directory that is not there, with "+string(builder), func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			s.pushPage()
+			s.apply(s.page("page", builtBy(builder), func(spec *v1alpha1.BuildSpec) { spec.Source.ContextDir = "none" }))
+			end := s.expectEnd("page", v1alpha1.StepBuild, "")
+			if end.Reason != v1alpha1.FailureDockerfileNotFound && end.Reason != v1alpha1.FailureContextNotFound {
+				t.Errorf("the reason is %s: %s", end.Reason, end.Message)
+			}
+		})
+		t.Run("a Dockerfile with a typo, with "+string(builder), func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			s.pushPage(func(w *worktree) { w.write("Dockerfile", "ARG BASE\nFROM ${BASE}\nRUNN true\n") })
+			s.apply(s.page("page", builtBy(builder)))
+			s.expectFailure("page", v1alpha1.StepBuild, v1alpha1.FailureDockerfileInvalid)
+		})
+		t.Run("a stage that is not there, with "+string(builder), func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			s.pushPage()
+			s.apply(s.page("page", builtBy(builder), func(spec *v1alpha1.BuildSpec) { spec.Dockerfile.Target = "release" }))
+			s.expectFailure("page", v1alpha1.StepBuild, v1alpha1.FailureTargetNotFound)
+		})
+		t.Run("a command that fails, with "+string(builder), func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			s.pushPage(func(w *worktree) {
+				w.write("Dockerfile", "ARG BASE\nFROM ${BASE}\nRUN echo 'error: 401 unauthorized, connection refused' >&2; exit 3\n")
+			})
+			s.apply(s.page("page", builtBy(builder)))
+			failure := s.expectFailure("page", v1alpha1.StepBuild, v1alpha1.FailureBuildCommandFailed)
+			if !strings.Contains(failure.Message, "exit code 3") || !strings.Contains(failure.LogTail, "connection refused") {
+				t.Errorf("%s\n%s", failure.Message, failure.LogTail)
+			}
+		})
+		t.Run("a registry that refuses connections, with "+string(builder), func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			s.pushPage()
+			s.apply(s.page("page", builtBy(builder), noRetries, func(spec *v1alpha1.BuildSpec) { spec.Image.Name = hostIP + ":5999/e2e/none:v1" }))
+			s.expectFailure("page", v1alpha1.StepPush, v1alpha1.FailureRegistryUnreachable)
+		})
+		t.Run("a registry that nobody trusts, with "+string(builder), func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			s.pushPage(func(w *worktree) { w.write("Dockerfile", "FROM scratch\nCOPY name.txt /\n"); w.write("name.txt", "x") })
+			s.apply(s.page("page", builtBy(builder), func(spec *v1alpha1.BuildSpec) {
+				spec.Image = v1alpha1.Image{Name: tlsRegistry + "/e2e/" + s.ns + ":v1", SecretName: pushSecret}
+			}))
+			s.expectFailure("page", v1alpha1.StepPush, v1alpha1.FailureTLSVerificationFailed)
+		})
+	}
+	t.Run("a build that needs more memory than it may have", func(t *testing.T) {
+		t.Parallel()
+		s := newScene(t)
+		s.pushPage(func(w *worktree) { w.write("Dockerfile", "ARG BASE\nFROM ${BASE}\nRUN tail /dev/zero\n") })
+		s.apply(s.page("page", func(spec *v1alpha1.BuildSpec) {
+			spec.Builder = &v1alpha1.Builder{Resources: &corev1.ResourceRequirements{
+				Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("96Mi")},
+			}}
+		}))
+		s.expectFailure("page", v1alpha1.StepBuild, v1alpha1.FailureOutOfMemory)
+	})
 	t.Run("a registry that wants a login", func(t *testing.T) {
 		t.Parallel()
 		s := newScene(t)
@@ -137,9 +262,9 @@ func baseImage(image string) func(*v1alpha1.BuildSpec) {
 }
 
 // newKey returns the private half of a key that nobody knows.
-func newKey(t *testing.T) string {
+func newKey(t *testing.T, passphrase string) string {
 	t.Helper()
-	content, err := os.ReadFile(generateKey(t))
+	content, err := os.ReadFile(generateKey(t, passphrase))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +273,7 @@ func newKey(t *testing.T) string {
 
 func newPublicKey(t *testing.T) string {
 	t.Helper()
-	content, err := os.ReadFile(generateKey(t) + ".pub")
+	content, err := os.ReadFile(generateKey(t, "") + ".pub")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,14 +284,31 @@ func newPublicKey(t *testing.T) string {
 // said in the status, the conditions and one Event, soon after the container's end.
 func (s *scene) expectFailure(name string, step v1alpha1.Step, reason v1alpha1.FailureReason) v1alpha1.Failure {
 	s.t.Helper()
+	s.untilFailed(name)
+	s.expectEvents(name, map[string]int{"BuildStarted": 1, "BuildFailed": 1})
+	return s.expectReason(name, step, reason, "BuildFailed", s.containerFailed(name))
+}
+
+func (s *scene) untilFailed(name string) {
+	s.t.Helper()
 	s.until(buildLimit, "the run has failed", func() error {
 		if build := s.build(name); build == nil || build.Status.Run == nil || build.Status.Run.CompletionTime == nil {
 			return fmt.Errorf("it has not")
 		}
 		return s.happened(name, "BuildFailed")
 	})
-	s.expectEvents(name, map[string]int{"BuildStarted": 1, "BuildFailed": 1})
-	return s.expectReason(name, step, reason, "BuildFailed", s.containerFailed(name))
+}
+
+// expectEnd is expectFailure for a run whose pod may be gone, or which may have more than one reason.
+func (s *scene) expectEnd(name string, step v1alpha1.Step, reason v1alpha1.FailureReason) v1alpha1.Failure {
+	s.t.Helper()
+	s.untilFailed(name)
+	failure := s.build(name).Status.Failure
+	if failure == nil || failure.Step != step || reason != "" && failure.Reason != reason {
+		s.t.Fatalf("the failure is %+v, not %s/%s", failure, step, reason)
+	}
+	s.t.Logf("%s/%s: %s", failure.Step, failure.Reason, failure.Message)
+	return *failure
 }
 
 // expectReason expects a failure to be said everywhere, soon after it happened.
@@ -216,10 +358,10 @@ func (s *scene) containerFailed(build string) time.Time {
 }
 
 // generateKey makes a key pair and returns where its private half is.
-func generateKey(t *testing.T) string {
+func generateKey(t *testing.T, passphrase string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key")
-	if _, err := output(exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "nobody", "-f", path)); err != nil {
+	if _, err := output(exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-C", "nobody", "-f", path)); err != nil {
 		t.Fatal(err)
 	}
 	return path

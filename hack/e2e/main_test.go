@@ -40,8 +40,10 @@ const (
 	hostIP        = "198.18.0.1"
 	registry      = hostIP + ":5000"
 	loginRegistry = hostIP + ":5001" // wants a user and a password
+	tlsRegistry   = hostIP + ":5002" // wants them too, over TLS with an authority of its own
 	gitSSH        = "ssh://git@" + hostIP + ":2222/"
 	gitHTTPS      = "https://" + hostIP + ":3443/"
+	gitPrivateCA  = "https://" + hostIP + ":3444/" // signed by an authority that nobody trusts
 	goProxy       = "http://" + hostIP + ":3000"
 )
 
@@ -49,6 +51,8 @@ const (
 var imageFlags = []string{
 	"-git-sync-image=" + registry + "/git-sync:v4.7.1-standin",
 	"-kaniko-image=" + registry + "/kaniko-executor:v1.24.0",
+	"-buildkit-image=" + registry + "/buildkit:v0.34.2-rootless",
+	"-buildah-image=" + registry + "/buildah:v1.28.2",
 }
 
 // checkoutDir is the root of the checkout; tests run in their package's directory.

@@ -21,7 +21,7 @@ func exampleFile(name string) string {
 }
 
 // exampleBases are the base images of the examples.
-var exampleBases = map[string]string{"go": "golang", "nodejs": "node", "java": "openjdk"}
+var exampleBases = map[string]string{"go": "golang", "nodejs": "node", "java": "openjdk", "function": "node"}
 
 // example returns the Build of an example with nothing changed but what belongs
 // to this cluster: where things are.
@@ -96,6 +96,23 @@ func (s *scene) page(name string, changes ...func(*v1alpha1.BuildSpec)) *v1alpha
 	}
 	return build
 }
+
+// builtBy names the builder.
+func builtBy(name v1alpha1.BuilderName) func(*v1alpha1.BuildSpec) {
+	return func(spec *v1alpha1.BuildSpec) {
+		if spec.Builder == nil {
+			spec.Builder = &v1alpha1.Builder{}
+		}
+		spec.Builder.Name = name
+	}
+}
+
+func fromURL(url, secret string) func(*v1alpha1.BuildSpec) {
+	return func(spec *v1alpha1.BuildSpec) { spec.Source.Git.URL, spec.Source.Git.SecretName = url, secret }
+}
+
+// noRetries makes a failure that would pass by itself one that stays.
+func noRetries(spec *v1alpha1.BuildSpec) { spec.Retries = ptr.To[int32](0) }
 
 func buildOnly(spec *v1alpha1.BuildSpec) { spec.Deployment = nil }
 
