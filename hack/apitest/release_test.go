@@ -185,18 +185,25 @@ func TestBuildsDeletedAtAnyMomentAreReleasedAfterTheirPods(t *testing.T) {
 	}
 	for build := range held {
 		// One that is asked for while the finalizer is on its way may still go at
-		// once: the API server deletes what it has seen without.
-		if released[build].IsZero() && deleted[build].After(held[build]) {
+		// once: the API server deletes what it has seen without, a moment ago when it is busy.
+		if released[build].IsZero() && deleted[build].After(held[build].Add(time.Second)) {
 			t.Errorf("%s was held, and is gone although nobody released it", build)
 		}
 	}
+	known := map[string]bool{} // pods that were there, and bound to the node, when their Build was released
 	for _, r := range requests {
 		// What the kubelet writes about a pod, but its removal.
 		if r.ObjectRef.Namespace != s.ns || r.ObjectRef.Resource != "pods" || r.UserAgent != agent || !r.changed() || r.Verb == "delete" {
 			continue
 		}
 		build := r.ObjectRef.Name[:len("app-000")]
-		if at, ok := released[build]; ok && r.Answered.After(at) {
+		at, ok := released[build]
+		if r.ObjectRef.Subresource == "binding" {
+			// The Job controller may make a pod while its Job is being deleted. It goes by garbage collection before it
+			// does anything, and nobody can wait for what is not there yet.
+			known[r.ObjectRef.Name] = !ok || !r.Answered.After(at)
+		}
+		if ok && known[r.ObjectRef.Name] && r.Answered.After(at) {
 			t.Errorf("%s was released at %s, but its pod lived on: %s at %s", build, at, r, r.Answered)
 		}
 	}

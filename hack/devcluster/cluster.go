@@ -19,8 +19,10 @@ const (
 
 	registryAddress     = hostIP + ":5000"
 	authRegistryAddress = hostIP + ":5001" // wants a user and a password
+	tlsRegistryAddress  = hostIP + ":5002" // wants them too, and is trusted by no image
 	sshAddress          = hostIP + ":2222"
 	gitHTTPSAddress     = hostIP + ":3443"
+	gitPrivateAddress   = hostIP + ":3444" // the same, but trusted by no image
 	goProxyAddress      = hostIP + ":3000"
 	dnsAddress          = hostIP + ":53"
 

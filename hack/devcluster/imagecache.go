@@ -69,7 +69,7 @@ func (c *cluster) pushImage(ctx context.Context, i image) error {
 // makeImage returns an image from the cache, made first if need be.
 func (c *cluster) makeImage(ctx context.Context, i image) (made v1.Image, tag string, err error) {
 	const generation = 1 // to be counted up when images are to be made differently
-	key := sha256.Sum256(fmt.Appendf(nil, "%d %q %v %s", generation, i.inputs, i.config, runtime.GOARCH))
+	key := sha256.Sum256(fmt.Appendf(nil, "%d %q %v %s%s", generation, i.inputs, i.config, runtime.GOARCH, i.builder))
 	dir := filepath.Join(c.cache, "images", strings.ReplaceAll(i.repository, "/", "-")+"-"+hex.EncodeToString(key[:6]))
 	if !exists(dir) {
 		err := step("make image "+i.repository, func() error { return makeLayout(ctx, i, dir) })
@@ -147,7 +147,7 @@ func writeLayer(ctx context.Context, i image, archive, scratch string) (tag stri
 	if err != nil {
 		return "", err
 	}
-	r, err := newRootfs(compressed)
+	r, err := newRootfs(compressed, i.builder)
 	if err != nil {
 		return "", err
 	}

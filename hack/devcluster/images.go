@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ type image struct {
 	repository string
 	inputs     []string // all that its content depends on, but for Debian's packages' versions
 	config     v1.Config
+	builder    string // the name of the user 1000, if it needs one
 	// fill writes its files, with scratch for a place to work in, and returns
 	// its tag.
 	fill func(ctx context.Context, r *rootfs, scratch string) (tag string, err error)
@@ -42,6 +44,10 @@ func (c *cluster) images(ctx context.Context) ([]image, error) {
 	if err != nil {
 		return nil, err
 	}
+	buildkit, err := filepath.EvalSymlinks(c.bin("buildkitd"))
+	if err != nil {
+		return nil, err
+	}
 	goEnv, err := output(exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOROOT"))
 	if err != nil {
 		return nil, err
@@ -57,7 +63,7 @@ func (c *cluster) images(ctx context.Context) ([]image, error) {
 		},
 	}, {
 		repository: "git-sync",
-		inputs:     []string{gitSync, strings.Join(gitSyncPackages, " ")},
+		inputs:     []string{gitSync, strings.Join(gitSyncPackages, " "), "no ssh-keygen"},
 		config: v1.Config{
 			Entrypoint: []string{"/git-sync"},
 			User:       "65533:65533",
@@ -65,6 +71,8 @@ func (c *cluster) images(ctx context.Context) ([]image, error) {
 			Env:        []string{"PATH=" + searchPath, "HOME=/tmp"},
 		},
 		fill: func(ctx context.Context, r *rootfs, scratch string) (string, error) {
+			// Upstream's image has no more of ssh than a client needs.
+			r.leaveOut("usr/bin/ssh-keygen", "usr/bin/ssh-add", "usr/bin/ssh-agent", "usr/bin/ssh-keyscan", "usr/bin/scp", "usr/bin/sftp")
 			if _, err := r.debs(ctx, scratch, gitSyncPackages...); err != nil {
 				return "", err
 			}
@@ -93,6 +101,32 @@ func (c *cluster) images(ctx context.Context) ([]image, error) {
 			return "v1.24.0", r.program("kaniko/executor", c.bin("kaniko-executor"))
 		},
 		trust: "kaniko/ssl/certs/ca-certificates.crt",
+	}, {
+		// Like moby/buildkit:*-rootless.
+		repository: "buildkit",
+		inputs:     []string{buildkit},
+		config: v1.Config{
+			Entrypoint: []string{"rootlesskit", "buildkitd"},
+			User:       "1000:1000",
+			Env: []string{"PATH=" + searchPath, "HOME=/home/user", "USER=user",
+				"XDG_RUNTIME_DIR=/run/user/1000", "TMPDIR=/home/user/.local/tmp",
+				"BUILDKIT_HOST=unix:///run/user/1000/buildkit/buildkitd.sock"},
+			Volumes: map[string]struct{}{"/home/user/.local/share/buildkit": {}},
+		},
+		builder: "user",
+		fill:    c.buildkit,
+		trust:   "etc/ssl/certs/ca-certificates.crt",
+	}, {
+		// Like quay.io/buildah/stable, but for its storage driver: fuse-overlayfs
+		// needs a device that no Pod has.
+		repository: "buildah",
+		config: v1.Config{
+			Env:     []string{"PATH=" + searchPath, "BUILDAH_ISOLATION=chroot"},
+			Volumes: map[string]struct{}{"/var/lib/containers": {}, "/home/build/.local/share/containers": {}},
+		},
+		builder: "build",
+		fill:    buildah,
+		trust:   "etc/ssl/certs/ca-certificates.crt",
 	}, {
 		repository: "library/busybox",
 		config:     v1.Config{Cmd: []string{"sh"}, Env: []string{"PATH=" + searchPath}},
@@ -154,6 +188,55 @@ func (c *cluster) images(ctx context.Context) ([]image, error) {
 			return "17", err
 		},
 	}}, nil
+}
+
+func (c *cluster) buildkit(ctx context.Context, r *rootfs, scratch string) (string, error) {
+	version, err := requiredVersion(filepath.Join(c.moduleDir(buildkitTool), "go.mod"), buildkitTool.module)
+	if err != nil {
+		return "", err
+	}
+	find := exec.CommandContext(ctx, "go", "list", "-f", "{{.Module.Dir}}", buildkitTool.builds["buildctl"])
+	find.Dir = c.moduleDir(buildkitTool)
+	find.Env = append(os.Environ(), "GOWORK=off")
+	source, err := output(find)
+	if err != nil {
+		return "", err
+	}
+	const daemonless = "buildctl-daemonless.sh"
+	if err := errors.Join(
+		r.program("usr/bin/"+daemonless, filepath.Join(source, "examples", "buildctl-daemonless", daemonless)),
+		r.program("usr/bin/buildkitd", c.bin("buildkitd")),
+		r.program("usr/bin/buildctl", c.bin("buildctl")),
+		r.program("usr/bin/rootlesskit", c.bin("rootlesskit")),
+		r.link("usr/bin/buildkit-runc", "../sbin/runc"),
+		r.file("etc/subuid", 0o644, []byte("user:100000:65536\n")),
+		r.file("etc/subgid", 0o644, []byte("user:100000:65536\n")),
+		r.home("run/user/1000", "home/user", "home/user/.local", "home/user/.local/tmp",
+			"home/user/.local/share", "home/user/.local/share/buildkit"),
+		r.busybox(ctx, scratch),
+	); err != nil {
+		return "", err
+	}
+	_, err = r.debs(ctx, scratch, "runc", "uidmap")
+	return version + "-rootless", err
+}
+
+func buildah(ctx context.Context, r *rootfs, scratch string) (string, error) {
+	const ids = "build:1:999\nbuild:1001:64535\n"
+	if err := errors.Join(
+		r.file("etc/subuid", 0o644, []byte(ids)),
+		r.file("etc/subgid", 0o644, []byte(ids)),
+		r.file("etc/containers/registries.conf", 0o644, []byte(`unqualified-search-registries = ["docker.io"]`+"\n")),
+		r.home("home/build", "home/build/.config", "home/build/.config/containers",
+			"home/build/.local", "home/build/.local/share", "home/build/.local/share/containers"),
+		r.file("home/build/.config/containers/storage.conf", 0o644, []byte("[storage]\ndriver = \"vfs\"\n")),
+		r.link("usr/bin/sh", "dash"),
+	); err != nil {
+		return "", err
+	}
+	debs, err := r.debs(ctx, scratch, "buildah", "coreutils", "dash", "sed")
+	version, _, _ := strings.Cut(debVersion(debs, "buildah"), "+")
+	return "v" + version, err
 }
 
 // What upstream's image has for git: ssh, and a shell with the usual tools.

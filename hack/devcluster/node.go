@@ -62,6 +62,9 @@ conf_dir = "{{.CNI}}"
 `,
 	"containerd/certs.d/" + authRegistryAddress + "/hosts.toml": `server = "http://` + authRegistryAddress + `"
 `,
+	"containerd/certs.d/" + tlsRegistryAddress + "/hosts.toml": `server = "https://` + tlsRegistryAddress + `"
+ca = "{{.RegistryCA}}"
+`,
 	"cni/10-devcluster.conflist": `{
   "cniVersion": "1.0.0",
   "name": "devcluster",
@@ -141,6 +144,7 @@ func (c *cluster) prepareNode(cp *controlPlane) error {
 		"NodeName":     nodeName,
 		"PKI":          string(cp.pki()),
 		"PodCIDR":      podCIDR,
+		"RegistryCA":   c.registryAuthority(),
 		"SandboxImage": sandboxImage,
 		"Socket":       c.containerdSocket(),
 	}

@@ -38,8 +38,11 @@ type certRequest struct {
 
 // issue makes the certificates, and the authority if there is none yet.
 func (p pki) issue(requests ...certRequest) error {
+	// Each authority has a name of its own: a client that trusts another of ours
+	// would say that the signature is wrong, not that the signer is unknown.
+	dir, name := filepath.Split(string(p))
 	if err := p.create(ca, &x509.Certificate{
-		Subject:               pkix.Name{CommonName: "build-controller devcluster"},
+		Subject:               pkix.Name{CommonName: "devcluster " + filepath.Base(dir) + " " + name},
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
@@ -67,6 +70,19 @@ func (p pki) issue(requests ...certRequest) error {
 		}
 	}
 	return nil
+}
+
+// issueServer makes the certificate of a server of ours, and writes the
+// authority that signs it to a file for the server's clients.
+func (p pki) issueServer(authority string) error {
+	if err := p.issue(certRequest{name: "server", user: "devcluster", hosts: []string{hostIP}}); err != nil {
+		return err
+	}
+	content, err := os.ReadFile(p.cert(ca))
+	if err != nil {
+		return err
+	}
+	return writeFile(authority, content, 0o644)
 }
 
 func (p pki) create(name string, template *x509.Certificate) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 
@@ -14,11 +15,28 @@ func (c *cluster) registryPassword() (string, error) { return password(c.in("reg
 
 // registry is Debian's docker-registry, open to all.
 func (c *cluster) registry() (service, error) {
-	return c.registryService("registry", registryAddress, "")
+	return c.registryService("registry", registryAddress, "", "")
 }
 
 // authRegistry is a second one, that only knows the user "builder".
 func (c *cluster) authRegistry() (service, error) {
+	return c.registryWithUser("auth-registry", "http", authRegistryAddress, "")
+}
+
+// tlsRegistry is a third one, that also knows only "builder", and whose
+// certificate is signed by an authority of its own.
+func (c *cluster) tlsRegistry() (service, error) {
+	p := pki(c.in("registry", "pki"))
+	if err := p.issueServer(c.registryAuthority()); err != nil {
+		return service{}, err
+	}
+	return c.registryWithUser("tls-registry", "https", tlsRegistryAddress,
+		fmt.Sprintf(", tls: {certificate: %q, key: %q}", p.cert("server"), p.key("server")))
+}
+
+func (c *cluster) registryAuthority() string { return c.in("registry", "ca.crt") }
+
+func (c *cluster) registryWithUser(name, scheme, address, tls string) (service, error) {
 	secret, err := c.registryPassword()
 	if err != nil {
 		return service{}, err
@@ -33,23 +51,23 @@ func (c *cluster) authRegistry() (service, error) {
 			return service{}, err
 		}
 	}
-	s, err := c.registryService("auth-registry", authRegistryAddress,
+	s, err := c.registryService(name, address, tls,
 		fmt.Sprintf("auth: {htpasswd: {realm: devcluster, path: %q}}\n", users))
 	s.ready = func(ctx context.Context) error {
-		return wantsPassword(ctx, "http://"+authRegistryAddress+"/v2/", registryUser, secret)
+		return wantsPassword(ctx, scheme+"://"+address+"/v2/", registryUser, secret)
 	}
 	return s, err
 }
 
-func (c *cluster) registryService(name, address, auth string) (service, error) {
+func (c *cluster) registryService(name, address, tls, auth string) (service, error) {
 	config := c.in("registry", name+".yaml")
 	err := writeFile(config, fmt.Appendf(nil, `version: 0.1
 log: {level: info, accesslog: {disabled: true}}
 storage:
   filesystem: {rootdirectory: %q}
   delete: {enabled: true}
-http: {addr: %q}
-%s`, c.in("registry", name), address, auth), 0o644)
+http: {addr: %q%s}
+%s`, c.in("registry", name), address, tls, auth), 0o644)
 	return service{
 		name:  name,
 		path:  "/usr/bin/docker-registry",
@@ -88,17 +106,16 @@ func wantsPassword(ctx context.Context, url, user, secret string) error {
 	return nil
 }
 
-// dockerConfig writes the credentials for the second registry as a Secret of
-// type kubernetes.io/dockerconfigjson wants them.
+// dockerConfig writes the credentials for the second and the third registry as
+// "kubectl create secret docker-registry" does: some tools read the user and
+// the password, others only both in one.
 func (c *cluster) dockerConfig() error {
 	secret, err := c.registryPassword()
 	if err != nil {
 		return err
 	}
-	path := c.in("registry", "config.json")
-	if exists(path) {
-		return nil
-	}
-	return writeFile(path, fmt.Appendf(nil, `{"auths": {%q: {"username": %q, "password": %q}}}`+"\n",
-		authRegistryAddress, registryUser, secret), 0o600)
+	user := fmt.Sprintf(`{"username": %q, "password": %q, "auth": %q}`, registryUser, secret,
+		base64.StdEncoding.EncodeToString([]byte(registryUser+":"+secret)))
+	return writeFile(c.in("registry", "config.json"), fmt.Appendf(nil, `{"auths": {%q: %s, %q: %s}}`+"\n",
+		authRegistryAddress, user, tlsRegistryAddress, user), 0o600)
 }

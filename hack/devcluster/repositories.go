@@ -34,7 +34,9 @@ func (c *cluster) git(ctx context.Context, args ...string) *exec.Cmd {
 var gitEnvironment = []string{
 	"GIT_CONFIG_GLOBAL=/dev/null",
 	"GIT_CONFIG_NOSYSTEM=1",
-	"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
+	"GIT_CONFIG_COUNT=2",
+	"GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
+	"GIT_CONFIG_KEY_1=uploadpack.allowFilter", "GIT_CONFIG_VALUE_1=true", // a build may fetch only a part
 }
 
 // repositories makes the example repositories that are missing, and brings that
@@ -211,13 +213,8 @@ func (c *cluster) gitCredentials(ctx context.Context) error {
 	if _, err := c.gitPassword(); err != nil {
 		return err
 	}
-	p := pki(c.in("git", "pki"))
-	if err := p.issue(certRequest{name: "server", user: "devcluster git", hosts: []string{hostIP}}); err != nil {
-		return err
-	}
-	authority, err := os.ReadFile(p.cert(ca))
-	if err != nil {
-		return err
-	}
-	return writeFile(c.in("git", "ca.crt"), authority, 0o644)
+	return errors.Join(
+		pki(c.in("git", "pki")).issueServer(c.in("git", "ca.crt")),
+		pki(c.in("git", "private-pki")).issueServer(c.in("git", "private-ca.crt")),
+	)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"io/fs"
@@ -22,8 +23,9 @@ type rootfs struct {
 	seen map[string]bool
 }
 
-// newRootfs starts a file system with what programs take for granted.
-func newRootfs(w io.Writer) (*rootfs, error) {
+// newRootfs starts a file system with what programs take for granted. A builder
+// is the name of the user 1000, if there is one.
+func newRootfs(w io.Writer, builder string) (*rootfs, error) {
 	r := &rootfs{tar.NewWriter(w), map[string]bool{}}
 	// As on every Debian of today: packages bring files for both places.
 	for _, dir := range usrMerged {
@@ -31,16 +33,22 @@ func newRootfs(w io.Writer) (*rootfs, error) {
 			return nil, err
 		}
 	}
+	passwd, group := "root:x:0:0:root:/root:/bin/sh\n", "root:x:0:\n"
+	if builder != "" {
+		passwd += builder + ":x:1000:1000::/home/" + builder + ":/bin/sh\n"
+		group += builder + ":x:1000:\n"
+	}
 	return r, errors.Join(
 		r.dir("etc", 0o755),
 		r.dir("root", 0o700),
+		r.dir("run", 0o755),
 		r.dir("tmp", fs.ModeSticky|0o777),
 		r.dir("var/tmp", fs.ModeSticky|0o777),
 		r.file("etc/nsswitch.conf", 0o644, []byte("hosts: files dns\n")),
-		r.file("etc/passwd", 0o644, []byte("root:x:0:0:root:/root:/bin/sh\n"+
+		r.file("etc/passwd", 0o644, []byte(passwd+
 			"git-sync:x:65533:65533::/tmp:/usr/sbin/nologin\n"+ // ssh refuses a user without a name
 			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")),
-		r.file("etc/group", 0o644, []byte("root:x:0:\ngit-sync:x:65533:\nnogroup:x:65534:\n")),
+		r.file("etc/group", 0o644, []byte(group+"git-sync:x:65533:\nnogroup:x:65534:\n")),
 	)
 }
 
@@ -60,6 +68,10 @@ func (r *rootfs) add(header *tar.Header, content io.Reader) error {
 	if header.Typeflag == tar.TypeDir {
 		header.Name += "/"
 	}
+	if capability, ok := fileCapabilities[header.Name]; ok {
+		header.Mode = 0o755
+		header.PAXRecords = map[string]string{"SCHILY.xattr.security.capability": capability}
+	}
 	header.ModTime = time.Unix(0, 0)
 	header.AccessTime, header.ChangeTime = time.Time{}, time.Time{}
 	header.Format = tar.FormatUnknown
@@ -73,12 +85,45 @@ func (r *rootfs) add(header *tar.Header, content io.Reader) error {
 	return nil
 }
 
+// Debian has these run as root. In a container without CAP_SYS_ADMIN that is of
+// no use: what they need there is a capability of their own.
+var fileCapabilities = map[string]string{
+	"usr/bin/newgidmap": fileCapability(6), // CAP_SETGID
+	"usr/bin/newuidmap": fileCapability(7), // CAP_SETUID
+}
+
+// fileCapability is the extended attribute that permits a program a capability
+// and makes it effective: struct vfs_cap_data, revision 2.
+func fileCapability(number int) string {
+	data := binary.LittleEndian.AppendUint32(nil, 0x02000001)
+	data = binary.LittleEndian.AppendUint32(data, 1<<number)
+	return string(append(data, make([]byte, 12)...))
+}
+
+// leaveOut keeps files of packages that come later out.
+func (r *rootfs) leaveOut(names ...string) {
+	for _, name := range names {
+		r.seen[name] = true
+	}
+}
+
 func (r *rootfs) dir(name string, mode fs.FileMode) error {
 	bits := int64(mode.Perm())
 	if mode&fs.ModeSticky != 0 {
 		bits |= 0o1000
 	}
 	return r.add(&tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: bits}, nil)
+}
+
+// home adds directories that belong to the user 1000.
+func (r *rootfs) home(names ...string) error {
+	for _, name := range names {
+		header := &tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755, Uid: 1000, Gid: 1000}
+		if err := r.add(header, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *rootfs) file(name string, mode fs.FileMode, content []byte) error {

@@ -3,9 +3,11 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -22,7 +24,7 @@ func TestARootfsIsTheSameWheneverItIsMade(t *testing.T) {
 	}
 	make := func() []byte {
 		var archive bytes.Buffer
-		r, err := newRootfs(&archive)
+		r, err := newRootfs(&archive, "builder")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,6 +74,45 @@ func TestARootfsIsTheSameWheneverItIsMade(t *testing.T) {
 		if found[name] != want {
 			t.Errorf("%s: %t, want %t", name, found[name], want)
 		}
+	}
+}
+
+func TestABuilderHasANameAHomeAndMayMapIDs(t *testing.T) {
+	var content bytes.Buffer
+	r, err := newRootfs(&content, "user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	setuid := &tar.Header{Typeflag: tar.TypeReg, Name: "usr/bin/newuidmap", Mode: 0o4755}
+	if err := errors.Join(r.home("home/user"), r.add(setuid, strings.NewReader("")), r.tar.Close()); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]*tar.Header{}
+	archive := tar.NewReader(&content)
+	for {
+		header, err := archive.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[filepath.Clean(header.Name)] = header
+		if header.Name == "etc/passwd" {
+			passwd, err := io.ReadAll(archive)
+			if err != nil || !strings.Contains(string(passwd), "\nuser:x:1000:1000::/home/user:/bin/sh\n") {
+				t.Errorf("%v, /etc/passwd:\n%s", err, passwd)
+			}
+		}
+	}
+	if home := found["home/user"]; home.Uid != 1000 || home.Gid != 1000 || found["home"].Uid != 0 {
+		t.Errorf("the home belongs to %d:%d, its directory to %d", home.Uid, home.Gid, found["home"].Uid)
+	}
+	// As "setcap cap_setuid=ep" writes it.
+	const want = "\x01\x00\x00\x02\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	newuidmap := found["usr/bin/newuidmap"]
+	if got := newuidmap.PAXRecords["SCHILY.xattr.security.capability"]; got != want || newuidmap.Mode != 0o755 {
+		t.Errorf("newuidmap has mode %o and capability %x", newuidmap.Mode, got)
 	}
 }
 

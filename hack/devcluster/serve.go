@@ -35,6 +35,7 @@ func (c *cluster) servers() (service, error) {
 		ready: func(ctx context.Context) error {
 			return errors.Join(
 				wantsPassword(ctx, "https://"+gitHTTPSAddress+"/private/", gitUser, secret),
+				wantsPassword(ctx, "https://"+gitPrivateAddress+"/private/", gitUser, secret),
 				httpOK("http://"+goProxyAddress+"/")(ctx),
 			)
 		},
@@ -55,9 +56,13 @@ func (c *cluster) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	failed := make(chan error, 3)
-	p := pki(c.in("git", "pki"))
-	go func() { failed <- http.ListenAndServeTLS(gitHTTPSAddress, p.cert("server"), p.key("server"), git) }()
+	failed := make(chan error, 4)
+	for address, p := range map[string]pki{
+		gitHTTPSAddress:   pki(c.in("git", "pki")),
+		gitPrivateAddress: pki(c.in("git", "private-pki")),
+	} {
+		go func() { failed <- http.ListenAndServeTLS(address, p.cert("server"), p.key("server"), git) }()
+	}
 	go func() { failed <- http.ListenAndServe(goProxyAddress, goProxy) }()
 	go func() { failed <- c.answerNames(ctx, names) }()
 	select {

@@ -64,7 +64,17 @@ var (
 		builds:  map[string]string{"kaniko-executor": "github.com/GoogleContainerTools/kaniko/cmd/executor"},
 		version: []string{"github.com/GoogleContainerTools/kaniko/pkg/version.version"},
 	}
-	allTools = []tool{kubernetesTool, etcdTool, containerdTool, kanikoTool}
+	buildkitTool = tool{
+		name:   "buildkit",
+		module: "github.com/moby/buildkit",
+		builds: map[string]string{
+			"buildkitd":   "github.com/moby/buildkit/cmd/buildkitd",
+			"buildctl":    "github.com/moby/buildkit/cmd/buildctl",
+			"rootlesskit": "github.com/rootless-containers/rootlesskit/v3/cmd/rootlesskit",
+		},
+		version: []string{"github.com/moby/buildkit/version.Version"},
+	}
+	allTools = []tool{kubernetesTool, etcdTool, containerdTool, kanikoTool, buildkitTool}
 )
 
 // binDir has a link to every binary under its own name.
@@ -82,8 +92,13 @@ func (c *cluster) build(ctx context.Context, tools ...tool) error {
 	return nil
 }
 
+// moduleDir is the directory of the module that a tool is built from.
+func (c *cluster) moduleDir(t tool) string {
+	return filepath.Join(c.source, "hack", "devcluster", "tools", t.name)
+}
+
 func (c *cluster) buildTool(ctx context.Context, t tool) error {
-	moduleDir := filepath.Join(c.source, "hack", "devcluster", "tools", t.name)
+	moduleDir := c.moduleDir(t)
 	key, err := t.digest(moduleDir)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ func TestEveryToolIsPinned(t *testing.T) {
 		"etcd":       "v3.7.3",
 		"containerd": "v2.4.2",
 		"kaniko":     "v1.24.0",
+		"buildkit":   "v0.34.2",
 	}
 	for _, tool := range allTools {
 		version, err := requiredVersion(filepath.Join("tools", tool.name, "go.mod"), tool.module)

@@ -91,7 +91,7 @@ func (c *cluster) startKubernetes(ctx context.Context, cp *controlPlane) error {
 }
 
 func (c *cluster) startRegistries(ctx context.Context) error {
-	for _, define := range []func() (service, error){c.registry, c.authRegistry} {
+	for _, define := range []func() (service, error){c.registry, c.authRegistry, c.tlsRegistry} {
 		s, err := define()
 		if err != nil {
 			return err
@@ -160,7 +160,10 @@ func (c *cluster) installProgram() error {
 	if there, err := os.ReadFile(c.program()); err == nil && string(there) == string(self) {
 		return nil
 	}
-	return writeFile(c.program(), self, 0o755)
+	if err := writeFile(c.program(), self, 0o755); err != nil {
+		return err
+	}
+	return c.stop("servers") // which is the old one
 }
 
 // printAccess says how to reach everything.
@@ -170,11 +173,13 @@ func (c *cluster) printAccess() {
 		{"kubectl", c.bin("kubectl")},
 		{"registry", registryAddress + ", plain http, open to all"},
 		{"", authRegistryAddress + ", plain http, user " + registryUser + ", password in " + c.in("registry", "password")},
+		{"", tlsRegistryAddress + ", https signed by " + c.registryAuthority() + ", the same user and password"},
 		{"git over ssh", "ssh://git@" + sshAddress + "/NAME.git"},
 		{"", "key " + c.in("git", "id_ed25519") + ", host key in " + c.in("git", "known_hosts")},
 		{"git over https", "https://" + gitHTTPSAddress + "/public/NAME.git, for all to read"},
 		{"", "https://" + gitHTTPSAddress + "/private/NAME.git, user " + gitUser + ", password in " + c.in("git", "password")},
 		{"", "signed by " + c.in("git", "ca.crt")},
+		{"", "https://" + gitPrivateAddress + ", the same signed by " + c.in("git", "private-ca.crt") + ", which no image trusts"},
 		{"repositories", strings.Join(c.repositoryNames(), " ")},
 		{"Go modules", "GOPROXY=http://" + goProxyAddress + " in Pods"},
 		{"audit log", c.controlPlane().in("audit.log")},

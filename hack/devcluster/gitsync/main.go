@@ -24,7 +24,9 @@ type options struct {
 	repo, ref, root, link string
 	oneTime               bool
 	depth                 int
+	filter                string
 	submodules            string
+	sparseFile            string
 	sshKeyFiles           []string
 	sshKnownHosts         bool
 	sshKnownHostsFile     string
@@ -47,7 +49,7 @@ func run(args []string, stderr io.Writer) int {
 		return 2
 	}
 	if err := o.check(flags.Args()); err != nil {
-		fmt.Fprintf(stderr, "FATAL: %v\n", err)
+		fmt.Fprintln(stderr, err) // the real one's usage stands before it
 		return 1
 	}
 	log := logger{stderr}
@@ -94,6 +96,8 @@ func newFlags() (*pflag.FlagSet, *options) {
 	f.StringVar(&o.link, "link", env("LINK", ""), "the name of the link below --root (default is the leaf of --repo)")
 	f.BoolVar(&o.oneTime, "one-time", env("ONE_TIME", "") == "true", "exit after the first sync (required)")
 	f.IntVar(&o.depth, "depth", parsed(strconv.Atoi, env("DEPTH", "1")), "truncate the history to this many commits")
+	f.StringVar(&o.filter, "filter", env("FILTER", ""), "fetch only a part at first, for example 'blob:none' or 'tree:0'")
+	f.StringVar(&o.sparseFile, "sparse-checkout-file", env("SPARSE_CHECKOUT_FILE", ""), "the path to a sparse-checkout file")
 	f.StringVar(&o.submodules, "submodules", env("SUBMODULES", "recursive"), "one of 'recursive', 'shallow', or 'off'")
 	f.StringArrayVar(&o.sshKeyFiles, "ssh-key-file", []string{env("SSH_KEY_FILE", "/etc/git-secret/ssh")}, "the SSH key(s) to use")
 	f.BoolVar(&o.sshKnownHosts, "ssh-known-hosts", env("SSH_KNOWN_HOSTS", "true") == "true", "enable SSH known_hosts verification")
@@ -137,7 +141,7 @@ func (o *options) check(rest []string) error {
 	case o.depth < 0:
 		return fmt.Errorf("invalid flag: --depth must be greater than or equal to 0")
 	case o.submodules != "recursive" && o.submodules != "shallow" && o.submodules != "off":
-		return fmt.Errorf("invalid flag: --submodules must be one of 'recursive', 'shallow', or 'off'")
+		return fmt.Errorf("invalid flag: --submodules must be one of %q, %q, or %q", "recursive", "shallow", "off")
 	case o.username == "" && o.passwordFile != "":
 		return fmt.Errorf("invalid flag: --password-file may only be specified when --username is specified")
 	case o.username != "" && o.passwordFile == "" && env("PASSWORD", "") == "":
@@ -221,6 +225,10 @@ func (s *sync) once(ctx context.Context) error {
 	if s.depth > 0 {
 		fetch = append(fetch, "--depth", strconv.Itoa(s.depth))
 	}
+	// git itself notes that the rest is to be had from the same URL.
+	if s.filter != "" {
+		fetch = append(fetch, "--filter", s.filter)
+	}
 	if _, err := s.git(ctx, s.root, fetch...); err != nil {
 		return err
 	}
@@ -295,6 +303,11 @@ func (s *sync) checkOut(ctx context.Context, worktree, hash string) error {
 	if err := os.WriteFile(filepath.Join(worktree, ".git"), []byte(gitDir), 0o644); err != nil {
 		return err
 	}
+	if s.sparseFile != "" {
+		if err := s.chooseFiles(ctx, worktree, hash); err != nil {
+			return err
+		}
+	}
 	if _, err := s.git(ctx, worktree, "reset", "--hard", hash, "--"); err != nil {
 		return err
 	}
@@ -309,6 +322,24 @@ func (s *sync) checkOut(ctx context.Context, worktree, hash string) error {
 		update = append(update, "--depth", strconv.Itoa(s.depth))
 	}
 	_, err := s.git(ctx, worktree, update...)
+	return err
+}
+
+// chooseFiles leaves out of a worktree what the sparse-checkout file does not
+// name.
+func (s *sync) chooseFiles(ctx context.Context, worktree, hash string) error {
+	patterns, err := os.ReadFile(s.sparseFile)
+	if err != nil {
+		return err
+	}
+	info := filepath.Join(s.root, ".git", "worktrees", hash, "info")
+	if err := os.MkdirAll(info, 0o775); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(info, "sparse-checkout"), patterns, 0o666); err != nil {
+		return err
+	}
+	_, err = s.git(ctx, worktree, "sparse-checkout", "init")
 	return err
 }
 

@@ -33,6 +33,7 @@ func newRepository(t *testing.T) (url, first, second string) {
 	dir := t.TempDir()
 	git(t, dir, "init", "--quiet", "--initial-branch=main")
 	git(t, dir, "config", "uploadpack.allowAnySHA1InWant", "true")
+	git(t, dir, "config", "uploadpack.allowFilter", "true")
 	for i, content := range []string{"one", "two"} {
 		if err := os.WriteFile(filepath.Join(dir, "file"), []byte(content), 0o644); err != nil {
 			t.Fatal(err)
@@ -103,6 +104,68 @@ func TestSubmodulesAreCheckedOutUnlessTheyAreOff(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Join(root, "source", "lib", "file")); (err == nil) != want {
 			t.Errorf("%s: the submodule's file: %v", mode, err)
+		}
+	}
+}
+
+func TestOnlyWhatIsAskedForIsFetchedAndCheckedOut(t *testing.T) {
+	url, _, _ := newRepository(t)
+	dir := strings.TrimPrefix(url, "file://")
+	for _, name := range []string{"shop/wanted", "media/unwanted"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	git(t, dir, "add", ".")
+	git(t, dir, "commit", "--quiet", "--message=three")
+	sparse := filepath.Join(t.TempDir(), "sparse")
+	if err := os.WriteFile(sparse, []byte("/shop/\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		flags         []string
+		files, absent int // files in the worktree, objects that were not fetched
+	}{
+		"all":    {nil, 3, 0},
+		"sparse": {[]string{"--sparse-checkout-file=" + sparse}, 2, 0}, // git adds the files at the top
+		"filter": {[]string{"--filter=blob:none"}, 3, 0},               // fetched by the checkout
+		"both":   {[]string{"--filter=blob:none", "--sparse-checkout-file=" + sparse}, 2, 1},
+		"trees":  {[]string{"--filter=tree:0", "--sparse-checkout-file=" + sparse, "--depth=0"}, 2, 1},
+	} {
+		root := t.TempDir()
+		if code, log := syncTo(t, root, append(c.flags, "--repo="+url)...); code != 0 {
+			t.Errorf("%s: exit %d\n%s", name, code, log)
+			continue
+		}
+		var files int
+		for _, file := range []string{"file", "shop/wanted", "media/unwanted"} {
+			if _, err := os.Stat(filepath.Join(root, "source", file)); err == nil {
+				files++
+			}
+		}
+		absent := strings.Count(git(t, root, "rev-list", "--objects", "--all", "--missing=print", "FETCH_HEAD", "--max-count=1"), "?")
+		if files != c.files || absent != c.absent {
+			t.Errorf("%s: %d files, %d objects absent; want %d, %d", name, files, absent, c.files, c.absent)
+		}
+	}
+	missing := filepath.Join(t.TempDir(), "none")
+	if code, log := syncTo(t, t.TempDir(), "--repo="+url, "--sparse-checkout-file="+missing); code != 1 || !strings.Contains(log, "open "+missing+": no such file or directory") {
+		t.Errorf("a missing file: exit %d\n%s", code, log)
+	}
+}
+
+func TestDepthLimitsTheHistoryAndZeroDoesNot(t *testing.T) {
+	url, _, _ := newRepository(t)
+	for depth, want := range map[string]string{"1": "1", "0": "2"} {
+		root := t.TempDir()
+		if code, log := syncTo(t, root, "--repo="+url, "--depth="+depth); code != 0 {
+			t.Fatalf("exit %d\n%s", code, log)
+		}
+		if got := git(t, filepath.Join(root, "source"), "rev-list", "--count", "HEAD"); got != want {
+			t.Errorf("depth %s: %s commits, want %s", depth, got, want)
 		}
 	}
 }
