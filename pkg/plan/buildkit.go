@@ -81,9 +81,6 @@ func buildKitArgs(b builder, build *v1alpha1.Build) []string {
 		args = append(args, "--opt=attest:provenance=mode=max")
 	}
 	output := []string{"type=image", "name=" + strings.Join(destinations(image), ","), "push=true"}
-	if image.Insecure {
-		output = append(output, "registry.insecure=true")
-	}
 	if image.Reproducible {
 		args = append(args, "--opt=build-arg:SOURCE_DATE_EPOCH=0")
 		output = append(output, "rewrite-timestamp=true")

@@ -5,8 +5,8 @@
 secret=/etc/git-secret
 own=/run/git # in memory, and nobody else's
 
-lacks() {
-	echo "build-controller: Secret \"$1\" lacks $2" >&2
+refuse() {
+	echo "build-controller: $1" >&2
 	exit 1
 }
 
@@ -21,7 +21,7 @@ first() {
 }
 
 if [ -n "$REGISTRY_SECRET" ] && [ ! -e /etc/registry-secret/config.json ]; then
-	lacks "$REGISTRY_SECRET" "the key .dockerconfigjson or config.json"
+	refuse "Secret \"$REGISTRY_SECRET\" lacks the key .dockerconfigjson or config.json"
 fi
 
 umask 077
@@ -29,23 +29,21 @@ key=$(first ssh ssh-privatekey)
 if [ -n "$key" ]; then
 	# A key that was pasted into a form or came from Windows: ssh wants a newline at its end, and none but that.
 	printf '%s\n' "$(sed 's/^[[:space:]]*//; s/[[:space:]]*$//' "$secret/$key")" >"$own/key"
+	# Of these two ssh says no more than that permission is denied, or that it knows no such format.
 	case $(head -n 1 "$own/key") in
-	ssh-* | ecdsa-* | sk-* | '---- BEGIN SSH2 PUBLIC KEY'*)
-		echo "build-controller: the key $key holds a public key" >&2
-		exit 1
-		;;
+	ssh-* | ecdsa-* | sk-* | '---- BEGIN SSH2 PUBLIC KEY'*) refuse "the key $key holds a public key" ;;
 	esac
-	# ssh itself says nothing of a passphrase but that permission is denied.
-	if ! said=$(ssh-keygen -y -P '' -f "$own/key" 2>&1); then
-		echo "$said" >&2
-		exit 1
-	fi
+	case $(head -n 2 "$own/key") in
+	*ENCRYPTED*) refuse "the key $key is protected by a passphrase" ;;
+	*'OPENSSH PRIVATE KEY'*b3BlbnNzaC1rZXktdjEAAAAABG5vbmU*) ;; # "openssh-key-v1" and the cipher "none", in base64
+	*'OPENSSH PRIVATE KEY'*b3BlbnNzaC1rZXktdjEA*) refuse "the key $key is protected by a passphrase" ;;
+	esac
 	if [ -e "$secret/known_hosts" ]; then
 		tr -d '\r' <"$secret/known_hosts" >"$own/known_hosts"
 	fi
 	set -- "$@" --ssh-key-file="$own/key" --ssh-known-hosts=true --ssh-known-hosts-file="$own/known_hosts"
 elif [ "$TRANSPORT" = ssh ]; then
-	lacks "$GIT_SECRET" "the key ssh or ssh-privatekey"
+	refuse "Secret \"$GIT_SECRET\" lacks the key ssh or ssh-privatekey"
 fi
 
 key=$(first password token)
@@ -58,7 +56,7 @@ if [ -n "$key" ]; then
 	export GITSYNC_USERNAME
 	set -- "$@" --password-file="$own/password"
 elif [ "$TRANSPORT" = https ] && [ -n "$GIT_SECRET" ] && [ -z "$(first ca.crt)" ]; then
-	lacks "$GIT_SECRET" "the key password or token"
+	refuse "Secret \"$GIT_SECRET\" lacks the key password or token"
 fi
 
 for ca in "$secret/ca.crt" /etc/git-ca/ca.crt; do

@@ -123,7 +123,7 @@ func TestGitSyncScript(t *testing.T) {
 
 func TestGitSyncScriptMendsAndNamesSSHKeys(t *testing.T) {
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
-		t.Skip("there is no ssh-keygen on this machine; the end-to-end tests try the same")
+		t.Skip("there is no ssh-keygen on this machine to make keys with; the end-to-end tests try the same")
 	}
 	generate := func(t *testing.T, args ...string) string {
 		t.Helper()
@@ -163,15 +163,28 @@ func TestGitSyncScriptMendsAndNamesSSHKeys(t *testing.T) {
 			}
 		})
 	}
-	for name, c := range map[string]struct{ key, want string }{
-		"with a passphrase": {generate(t, "-t", "ed25519", "-N", "secret"), "incorrect passphrase"},
-		"cut off":           {key[:120] + "\n", "Load key"},
+	for name, args := range map[string][]string{
+		"ed25519":                        {"-t", "ed25519"},
+		"ecdsa":                          {"-t", "ecdsa"},
+		"rsa in the old format":          {"-t", "rsa", "-m", "PEM"},
+		"rsa in the format of PKCS 8":    {"-t", "rsa", "-m", "PKCS8"},
+		"ed25519 and another cipher":     {"-t", "ed25519", "-Z", "chacha20-poly1305@openssh.com"},
+		"rsa in the format of OpenSSH":   {"-t", "rsa"},
+		"ecdsa in the format of PKCS 8":  {"-t", "ecdsa", "-m", "PKCS8"},
+		"ed25519, with many more rounds": {"-t", "ed25519", "-a", "20"},
 	} {
-		t.Run("refused: "+name, func(t *testing.T) {
+		t.Run("a passphrase is named: "+name, func(t *testing.T) {
 			s := newScript(t)
-			s.write("etc/git-secret/ssh", c.key)
-			if out, ok := s.run("TRANSPORT=ssh"); ok || !strings.Contains(out, c.want) {
+			s.write("etc/git-secret/ssh", generate(t, append(args, "-N", "secret words")...))
+			if out, ok := s.run("TRANSPORT=ssh"); ok || out != "build-controller: the key ssh is protected by a passphrase\n" {
 				t.Error(ok, out)
+			}
+		})
+		t.Run("no passphrase: "+name, func(t *testing.T) {
+			s := newScript(t)
+			s.write("etc/git-secret/ssh", generate(t, append(args, "-N", "")...))
+			if out, ok := s.run("TRANSPORT=ssh"); !ok {
+				t.Error(out)
 			}
 		})
 	}
