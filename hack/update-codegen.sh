@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes everything that is generated from pkg/apis: deepcopy functions, OpenAPI
-# models, apply configurations, clientset, listers, informers, the CRD and docs/api.md.
+# models, apply configurations, clientset, listers, informers, the CRD, docs/api.md and docs/failures.md.
 # OUT=DIR writes to a copy of the repository elsewhere (hack/verify-codegen.sh does).
 set -euo pipefail
 cd "${OUT:-$(dirname "${BASH_SOURCE[0]}")/..}"
@@ -50,3 +50,7 @@ cp "$work/crd.yaml" artifacts/crd.yaml
 echo "API reference"
 go run ./hack/apidocs <artifacts/crd.yaml >"$work/api.md"
 cp "$work/api.md" docs/api.md
+
+echo "failure matrix"
+go run ./hack/failuredocs >"$work/failures.md"
+cp "$work/failures.md" docs/failures.md

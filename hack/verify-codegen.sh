@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-tar -c --exclude=.git go.mod go.sum pkg hack/tools hack/models-schema hack/boilerplate.go.txt hack/apidocs artifacts docs | tar -x -C "$copy"
+tar -c --exclude=.git go.mod go.sum pkg hack/tools hack/models-schema hack/boilerplate.go.txt hack/apidocs hack/failuredocs artifacts docs | tar -x -C "$copy"
 OUT=$copy hack/update-codegen.sh
 
 if ! diff -Naupr pkg "$copy/pkg" || ! diff -Naupr artifacts "$copy/artifacts" || ! diff -Naupr docs "$copy/docs"; then

@@ -76,7 +76,10 @@ func TestAttemptsAreCountedAndEnd(t *testing.T) {
 		if phase := s.build("page").Status.Phase; phase != v1alpha1.PhaseFailed {
 			return errors.New("the phase is " + string(phase))
 		}
-		return s.happened("page", "BuildFailed")
+		if n := s.eventCount("page")["BuildFailed"]; n < 2 {
+			return fmt.Errorf("BuildFailed %d times", n)
+		}
+		return nil
 	})
 	if run := s.build("page").Status.Run; run.Attempt != 2 {
 		t.Errorf("attempt %d", run.Attempt)

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 	"time"
@@ -27,8 +28,12 @@ type names struct {
 	url, host, port       string
 	revision              string
 	dockerfile, target    string // the Dockerfile's path inside the repository
+	inline                bool   // the Dockerfile is in the spec
 	contextDir            string
 	image, registry       string
+	insecure              bool   // plain http is meant
+	pushField             string // the one that names the image
+	cache                 string // the repository for layers
 	gitSecret, pushSecret string
 	timeout               string
 	builder, podSecurity  string // and the level that the namespace has to allow for it
@@ -36,16 +41,21 @@ type names struct {
 
 // namesOf takes the names from the Build; without one the messages use general words.
 func namesOf(b *v1alpha1.Build, job *batchv1.Job) names {
-	n := names{dockerfile: "Dockerfile", builder: string(v1alpha1.Kaniko), podSecurity: "baseline"}
+	n := names{dockerfile: "Dockerfile", pushField: "spec.image.name", builder: string(v1alpha1.Kaniko), podSecurity: "baseline"}
 	if b != nil {
-		if settings := b.Spec.Builder; settings != nil && settings.Name != "" && settings.Name != v1alpha1.Kaniko {
-			n.builder, n.podSecurity = string(settings.Name), "privileged"
+		if settings := b.Spec.Builder; settings != nil {
+			if settings.Name != "" && settings.Name != v1alpha1.Kaniko {
+				n.builder, n.podSecurity = string(settings.Name), "privileged"
+			}
+			if settings.Cache != nil {
+				n.cache = settings.Cache.Repository
+			}
 		}
 		git := b.Spec.Source.Git
 		n.url, n.revision, n.gitSecret = git.URL, git.Revision, git.SecretName
 		n.host, n.port = gitHost(git.URL)
 		n.image, n.pushSecret = b.Spec.Image.Name, b.Spec.Image.SecretName
-		n.registry = registryOf(n.image)
+		n.registry, n.insecure = registryOf(n.image), b.Spec.Image.Insecure
 		n.contextDir = strings.Trim(strings.TrimPrefix(b.Spec.Source.ContextDir, "./"), "/")
 		if d := b.Spec.Dockerfile; d != nil {
 			n.target = d.Target
@@ -56,6 +66,9 @@ func namesOf(b *v1alpha1.Build, job *batchv1.Job) names {
 		if n.contextDir != "" && n.contextDir != "." {
 			n.dockerfile = n.contextDir + "/" + n.dockerfile
 		}
+		if d := b.Spec.Dockerfile; d != nil && d.Inline != "" {
+			n.dockerfile, n.inline = "spec.dockerfile.inline", true
+		}
 		if b.Spec.Timeout != nil {
 			n.timeout = shortDuration(b.Spec.Timeout.Duration)
 		}
@@ -64,7 +77,7 @@ func namesOf(b *v1alpha1.Build, job *batchv1.Job) names {
 	if job != nil && job.Spec.ActiveDeadlineSeconds != nil {
 		n.timeout = shortDuration(time.Duration(*job.Spec.ActiveDeadlineSeconds) * time.Second)
 	}
-	for _, s := range []*string{&n.url, &n.host, &n.revision, &n.dockerfile, &n.contextDir, &n.image} {
+	for _, s := range []*string{&n.url, &n.host, &n.revision, &n.dockerfile, &n.contextDir, &n.image, &n.cache} {
 		*s = squash(*s, 120)
 	}
 	return n
@@ -151,9 +164,9 @@ func (n names) repository() string {
 
 func (n names) gitKeys() string {
 	if n.ssh() {
-		return "with the keys ssh and known_hosts"
+		return "with the keys ssh (or ssh-privatekey) and known_hosts"
 	}
-	return "with the keys username and password, or a token under password"
+	return "with the keys username and password, or a token alone under token"
 }
 
 // credentials are what git shows to the server.
@@ -164,6 +177,18 @@ func (n names) credentials() string {
 	return "the username and password of " + secretNamed(n.gitSecret, v1alpha1.StepSource)
 }
 
+// pushing are the names for a push that failed: it may have been of another tag, or of the cache.
+func (n names) pushing(f fault) names {
+	if f.cache {
+		n.pushField = "spec.builder.cache.repository"
+		f.to = cmp.Or(f.to, n.cache)
+	}
+	if f.to != "" {
+		n.image, n.registry = squash(f.to, 120), registryOf(f.to)
+	}
+	return n
+}
+
 // pushTo is the registry of the image, and pull may be from another.
 func (n names) pushTo() string {
 	if n.registry == "" {
@@ -172,13 +197,14 @@ func (n names) pushTo() string {
 	return "the registry " + n.registry
 }
 
-// stepOfSecret knows the step by the Secret's name, else takes that of the container which wants it.
+// stepOfSecret knows the step by the Secret's name, else takes that of the container which wants it: spec.builder.env may
+// name any.
 func (n names) stepOfSecret(secret string, container v1alpha1.Step) v1alpha1.Step {
 	switch {
 	case secret != "" && secret == n.gitSecret && secret != n.pushSecret:
 		return v1alpha1.StepSource
-	case secret != "" && secret == n.pushSecret && secret != n.gitSecret, container == v1alpha1.StepBuild:
-		return v1alpha1.StepPush // the builder's only Secret is the registry's
+	case secret != "" && secret == n.pushSecret && secret != n.gitSecret:
+		return v1alpha1.StepPush
 	}
 	return container
 }
@@ -200,6 +226,17 @@ func (n names) ofVolume(pod *corev1.Pod, volume string) (v1alpha1.Step, string) 
 		}
 	}
 	return step, secret
+}
+
+// keysOf says what the Secret in a volume has to have.
+func (n names) keysOf(volume string) string {
+	switch volume {
+	case gitVolume:
+		return " " + n.gitKeys()
+	case pushVolume:
+		return " as type kubernetes.io/dockerconfigjson"
+	}
+	return ""
 }
 
 func secretNamed(secret string, step v1alpha1.Step) string {

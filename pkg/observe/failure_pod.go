@@ -109,7 +109,7 @@ func (e *failedContainer) read(log string) output {
 	if e.step == v1alpha1.StepSource {
 		return readGitSync(log)
 	}
-	return readBuilder(log)
+	return readBuilder(log, dialectOf(e.name))
 }
 
 func builderStatus(pod *corev1.Pod) *corev1.ContainerStatus {

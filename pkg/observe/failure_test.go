@@ -227,7 +227,7 @@ func TestWaitingRunsOfARealCluster(t *testing.T) {
 		want    want
 	}{
 		"a missing git Secret is named": {"source-secret-missing", nil, want{step: v1alpha1.StepSource, reason: v1alpha1.FailureSecretNotFound,
-			message: []string{`Secret "nosecret" does not exist in this namespace; create it with the keys ssh and known_hosts and the build goes on by itself.`}}},
+			message: []string{`Secret "nosecret" does not exist in this namespace; create it with the keys ssh (or ssh-privatekey) and known_hosts and the build goes on by itself.`}}},
 		"a registry Secret without its key is named": {"push-secret-wrong-key", nil, want{step: v1alpha1.StepPush, reason: v1alpha1.FailureSecretKeyNotFound,
 			message: []string{`Secret "regwrong" has no key .dockerconfigjson`, "goes on by itself"}}},
 		"a pod that fits no node waits": {"pod-unschedulable", nil, want{step: v1alpha1.StepSchedule, reason: v1alpha1.FailureUnschedulable,

@@ -42,7 +42,7 @@ func containerNotCreated(s scene) *v1alpha1.Failure {
 			continue
 		}
 		if m := secretNotFound.FindStringSubmatch(w.message); m != nil {
-			return missingSecret(s.names.stepOfSecret(m[1], w.step), m[1], s.names)
+			return missingSecret(s.names.stepOfSecret(m[1], w.step), m[1], "")
 		}
 		if m := secretKeyNotFound.FindStringSubmatch(w.message); m != nil {
 			return missingKey(s.names.stepOfSecret(m[3], w.step), m[3], m[1]+m[2])
@@ -106,7 +106,7 @@ func volumeNotMounted(s scene) *v1alpha1.Failure {
 		if m := secretNotFound.FindStringSubmatch(e.Message); m != nil {
 			// Of two that are missing the first that the run needs, whichever Event is newer: the status shall not flicker.
 			if noSecret == nil || step == v1alpha1.StepSource {
-				noSecret = missingSecret(step, m[1], s.names)
+				noSecret = missingSecret(step, m[1], s.names.keysOf(volume))
 			}
 		} else if m := secretKeyNotFound.FindStringSubmatch(e.Message); m != nil {
 			if noKey == nil || step == v1alpha1.StepSource {
@@ -183,21 +183,28 @@ func podNotCreated(s scene) *v1alpha1.Failure {
 	return f
 }
 
-// nothingNew: until a container starts nothing contradicts what was found before, be it that
-// the pod is gone and its Job about to fail, or that the Job was made anew.
+// nothingNew: until the run gets past what kept it from starting, that is still true, be it that
+// the pod is gone and its Job about to fail, or that the Job was made anew. Said and taken back with every Job it would be news each time.
 func nothingNew(s scene) *v1alpha1.Failure {
 	suspended := s.Job != nil && s.Job.Spec.Suspend != nil && *s.Job.Spec.Suspend
-	if s.pod != nil && (s.pending == nil || anyBegun(s.pod)) || suspended || !waitedBefore(s) {
+	if suspended || !waitedBefore(s) || s.pod != nil && isPast(s.pod, s.Before.Reason) {
 		return nil
 	}
 	return s.Before.DeepCopy()
 }
 
-func missingSecret(step v1alpha1.Step, secret string, n names) *v1alpha1.Failure {
-	how := map[v1alpha1.Step]string{
-		v1alpha1.StepSource: " " + n.gitKeys(),
-		v1alpha1.StepPush:   " as type kubernetes.io/dockerconfigjson",
-	}[step]
+// isPast says whether the pod shows that it is not kept from starting by that any more.
+func isPast(pod *corev1.Pod, reason v1alpha1.FailureReason) bool {
+	switch reason {
+	case v1alpha1.FailureImagePullFailed, v1alpha1.FailureSecretKeyNotFound:
+		// The builder's image comes after the source step, and that step is what looks for keys.
+		builder := builderStatus(pod)
+		return builder != nil && begun(builder)
+	}
+	return anyBegun(pod)
+}
+
+func missingSecret(step v1alpha1.Step, secret, how string) *v1alpha1.Failure {
 	return &v1alpha1.Failure{
 		Step: step, Reason: v1alpha1.FailureSecretNotFound,
 		Message: secretNamed(secret, step) + " does not exist in this namespace; create it" + how + goesOn,

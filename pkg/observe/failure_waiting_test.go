@@ -98,6 +98,9 @@ func TestWaitingRuns(t *testing.T) {
 		"a missing Secret of an environment variable is named": {pod: func(p *corev1.Pod) {
 			p.Status.InitContainerStatuses[0].State = waitsFor("CreateContainerConfigError", `secret "git-creds" not found`)
 		}, want: want{step: source, reason: v1alpha1.FailureSecretNotFound, message: []string{`Secret "git-creds"`}}},
+		"a Secret that spec.builder.env wants is none of git's": {pod: func(p *corev1.Pod) {
+			p.Status.InitContainerStatuses[0].State = waitsFor("CreateContainerConfigError", `secret "proxy" not found`)
+		}, want: want{step: source, reason: v1alpha1.FailureSecretNotFound, message: []string{`Secret "proxy" does not exist in this namespace; create it and the build goes on by itself.`}}},
 		"a source that left no directory is a mount that failed": {pod: func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State = waitsFor("CreateContainerConfigError", `failed to prepare subPath for volumeMount "workspace" of container "kaniko"`)
 		}, want: want{step: schedule, reason: v1alpha1.FailureVolumeMountFailed, message: []string{"subPath"}}},
@@ -115,9 +118,15 @@ func TestWaitingRuns(t *testing.T) {
 		}},
 		"a pod that has gone leaves what was known":        {before: earlier, want: want{step: schedule, reason: v1alpha1.FailureImagePullFailed, message: []string{"as it was"}}},
 		"a pod that is only there contradicts nothing yet": {pod: func(*corev1.Pod) {}, before: earlier, want: want{step: schedule, reason: v1alpha1.FailureImagePullFailed, message: []string{"as it was"}}},
-		"a container that starts ends what was known": {pod: func(p *corev1.Pod) {
+		"a source step that runs says nothing of the builder's image": {pod: func(p *corev1.Pod) {
 			p.Status.InitContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+		}, before: earlier, want: want{step: schedule, reason: v1alpha1.FailureImagePullFailed, message: []string{"as it was"}}},
+		"a builder that runs ends what was known of its image": {pod: func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 		}, before: earlier},
+		"a source step that runs ends what was known of the node": {pod: func(p *corev1.Pod) {
+			p.Status.InitContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+		}, before: &v1alpha1.Failure{Step: schedule, Reason: v1alpha1.FailureUnschedulable, Message: "as it was"}},
 		"a suspended Job waits on purpose": {job: func(j *batchv1.Job) { j.Spec.Suspend = new(bool); *j.Spec.Suspend = true }, before: earlier},
 		"a quota that is used up is quoted without the pod's name": {events: []*corev1.Event{create(overQuota)},
 			want: want{step: schedule, reason: v1alpha1.FailureQuotaExceeded, message: []string{"(exceeded quota: q, requested: pods=1", "goes on by itself"}}},

@@ -13,7 +13,7 @@ var secrets = []struct {
 	{regexp.MustCompile(`(https?://)[^/\s:@]{20,}@`), "$1***@"},
 	{regexp.MustCompile(`(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\z)`), "$1 ***"},
 	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[\w.~+/-]{12,}=*`), "$1 ***"},
-	{regexp.MustCompile(`(?i)\b(\w*(?:password|passwd|secret|token|api_?key|access_?key)\w*=)("[^"\n]*"|'[^'\n]*'|[^\s"'&;]+)`), "$1***"},
+	{regexp.MustCompile(`(?i)\b(\w*(?:password|passwd|secret|token|api_?key|access_?key)\w*=)(\\"[^"\n]*"|"[^"\n]*"|'[^'\n]*'|[^\s"'&;]+)`), "$1***"},
 	{regexp.MustCompile(`\bgh[pousr]_\w{16,}|\bgithub_pat_\w{16,}`), "***"},                  // GitHub
 	{regexp.MustCompile(`\bgl[a-z]{2,6}-[\w-]{16,}`), "***"},                                 // GitLab
 	{regexp.MustCompile(`\bAT(?:ATT|BB|CTT)\w[\w=-]{15,}`), "***"},                           // Bitbucket

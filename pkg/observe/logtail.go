@@ -33,12 +33,15 @@ var (
 )
 
 // readBuilder makes the builder's log readable, whichever format it is in.
-func readBuilder(log string) output {
+func readBuilder(log string, d dialect) output {
 	lines := strings.Split(end(log, window), "\n")
 	for i, line := range lines {
 		lines[i] = plain(strings.TrimRight(line, "\r"))
 	}
-	text, usage := dropUsage(clean(strings.Join(lines, "\n")))
+	text, usage := dropUsage(clean(strings.Join(lines, "\n")), d)
+	if d.repeated != nil {
+		text = d.repeated.ReplaceAllString(text, "")
+	}
 	return output{text: text, usage: usage}
 }
 
@@ -62,19 +65,17 @@ func plain(line string) string {
 	return line
 }
 
-const (
-	usageHead = "Usage:\n  executor "
-	usageEnd  = `for more information about a command.`
-)
-
-// dropUsage cuts kaniko's usage text off, which follows the error. Usage text of
+// dropUsage cuts the builder's usage text off, which follows the error. Usage text of
 // other programs that a RUN called stays: it belongs to the story. In a
 // termination message only the end of the usage text is left.
-func dropUsage(text string) (rest string, usage bool) {
-	if i := strings.Index("\n"+text, "\n"+usageHead); i >= 0 {
-		return strings.TrimRight(text[:i], "\n"), true
+func dropUsage(text string, d dialect) (rest string, usage bool) {
+	if d.usage == nil {
+		return text, false
 	}
-	if strings.HasSuffix(strings.TrimSpace(text), usageEnd) {
+	if at := d.usage.FindStringIndex(text); at != nil {
+		return strings.TrimRight(text[:at[0]], "\n"), true
+	}
+	if d.usageEnd.MatchString(text) {
 		return "", true
 	}
 	return text, false

@@ -25,13 +25,13 @@ func TestTheTailOfALog(t *testing.T) {
 		"the last twenty lines are kept":          {strings.Repeat("old\n", 30) + strings.Repeat("new\n", 20), strings.TrimSpace(strings.Repeat("new\n", 20))},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			if got := readBuilder(c.log).tail(); got != c.want {
+			if got := readBuilder(c.log, kaniko).tail(); got != c.want {
 				t.Errorf("got  %q\nwant %q", got, c.want)
 			}
 		})
 	}
 	t.Run("two KiB are the limit, in whole lines", func(t *testing.T) {
-		got := readBuilder(strings.Repeat(strings.Repeat("é", 150)+"\n", 20)).tail()
+		got := readBuilder(strings.Repeat(strings.Repeat("é", 150)+"\n", 20), kaniko).tail()
 		if want := strings.TrimSpace(strings.Repeat(strings.Repeat("é", 150)+"\n", 6)); got != want {
 			t.Errorf("got %d bytes", len(got))
 		}
@@ -54,9 +54,10 @@ func TestCredentialsAreMasked(t *testing.T) {
 		"unexpected token: foo":                                          "unexpected token: foo",
 		"a\n-----BEGIN OPENSSH PRIVATE KEY-----\nabc\nd":                 "a\n-----BEGIN OPENSSH PRIVATE KEY----- ***",
 		"-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----\nb": "-----BEGIN PRIVATE KEY----- ***\nb",
+		`process "/bin/sh -c DB_PASSWORD=\"hunter2\" make"`:              `process "/bin/sh -c DB_PASSWORD=*** make"`,
 		"gh\x1b[0mp_0123456789abcdef0123":                                "***",
 	} {
-		if got := readBuilder(secret).tail(); got != want {
+		if got := readBuilder(secret, kaniko).tail(); got != want {
 			t.Errorf("%q became %q, want %q", secret, got, want)
 		}
 	}
@@ -90,13 +91,20 @@ func hostileLogs() []string {
 		repeat(`{"error":"stderr: \""}` + "\n"), repeat(`\"`), repeat("https://a:"), repeat("token="), repeat("-----BEGIN PRIVATE KEY-----"),
 		repeat("] Running: ["), repeat(`msg="Running: [`), repeat("error building image: "), repeat("Usage:\n  executor "), repeat("http://h/v2/"),
 		repeat("clone of '"), repeat(`time="x" level=info msg="` + "\n"), repeat("eyJaaaaaaaa."), repeat(` stderr: "`), repeat("Load key \""),
+		repeat("------\n > a\n"), repeat("error: failed to solve: process \"a"), repeat("error: process \"\\\"\" did not complete successfully\n"),
+		repeat("#1 exporting cache to registry\n"), repeat("could not connect to unix://\n"), repeat("NAME:\n   buildctl "), repeat("GLOBAL OPTIONS:\n"),
+		repeat("Error: building at STEP \"RUN \": "), repeat("Error: building at STEP \"RUN \n"), repeat("Error: 2 errors occurred:\n\t* "), repeat("subprocess exited on "),
+		repeat("Error: pushing image \"\n"), repeat("Successfully tagged localhost/\n"), repeat("[a] STEP 1/1: FROM "),
 	}
 }
 
 func TestHostileLogsGiveAWellFormedFailure(t *testing.T) {
 	for _, log := range hostileLogs() {
 		wellFormedTail(t, sourceFailure(log, nil))
-		wellFormedTail(t, builderFailure(log, nil))
+		for container := range dialects {
+			wellFormedTail(t, builderRun{1, "Error", log}.failureIn(container, "", nil))
+			wellFormedTail(t, builderRun{1, "Error", ""}.failureIn(container, log, nil))
+		}
 	}
 }
 
@@ -117,6 +125,9 @@ func FuzzFailure(f *testing.F) {
 		"", "sha256:" + strings.Repeat("0", 64), gitSyncLog("fatal: couldn't find remote ref x"), "\x1b[36mINFO\x1b[0m[0000] Running: [/bin/sh -c x] \nerror building image: waiting for process to exit: exit status 3",
 		`time="x" level=info msg="a\x1b"`, `{"level":"info","msg":"\u001b"}`, "error pushing image: https://u:p@h/v2/a/manifests/1: DENIED", `" }","failCount":1,"maxFailures":0}`,
 		"clone of 'x' into submodule path", "\xf0\x9f", "a\r\n\rb", "Error: x\nUsage:\n  executor [flags]",
+		buildKitRunHead + "#5 0.1 x\n#5 ERROR: x\n------\n > RUN make:\n0.1 x\n------\n" + buildKitFailed, "error: failed to solve: failed to push h/a: 401 Unauthorized",
+		"#9 exporting cache to registry\n#9 ERROR: x\nerror: x", "could not connect to unix://x\n[rootlesskit:parent] error: x", "error: flag provided but not defined: -x\nNAME:\n   buildctl",
+		buildahRunHead + "x" + buildahFailed, "Error: pushing image \"a\" to \"docker://h/a\": denied", "Error during unshare(CLONE_NEWUSER): x", "Error: 2 errors occurred:\n\t* building at STEP \"RUN x\ny\": x",
 	} {
 		f.Add(log, "git@h:r", "secret")
 	}
@@ -127,7 +138,9 @@ func FuzzFailure(f *testing.F) {
 		b.Spec.Source.ContextDir = secret
 		b.Spec.Image = v1alpha1.Image{Name: url, SecretName: secret}
 		wellFormedTail(t, sourceFailure(log, b))
-		wellFormedTail(t, builderFailure(log, b))
+		for container := range dialects {
+			wellFormedTail(t, builderRun{1, "Error", log}.failureIn(container, "", b))
+		}
 		waiting := pendingPod()
 		waiting.Status.InitContainerStatuses[0].State = waitsFor("ErrImagePull", log)
 		for _, e := range []Evidence{

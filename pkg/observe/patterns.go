@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -18,11 +19,12 @@ type pattern struct {
 // clues are what a message can be made from.
 type clues struct {
 	names
-	exit  int32
-	found []string // what the pattern matched
-	last  string   // the last line of the error
-	log   string   // the whole log as it came
-	text  string   // the error
+	exit    int32
+	found   []string // what the pattern matched
+	last    string   // the last line of the error, or of the output
+	log     string   // the whole log as it came
+	text    string   // the error
+	command string   // of the Dockerfile, at which the build failed
 }
 
 // maxError bounds what patterns look at.
@@ -45,17 +47,23 @@ func stepFailed(s scene) *v1alpha1.Failure {
 		table = sourcePatterns
 	case v1alpha1.StepBuild:
 		table = buildPatterns
-		c.text = builderError(out)
-		// Without a log the digest tells that the image was built.
-		if pushing.MatchString(c.text) || c.text == "" && digestOnly.MatchString(s.failed.terminated.Message) {
+		d := dialectOf(s.failed.name)
+		fault := d.fault(out, c.log)
+		c.builder, c.text, c.command = string(d.builder), fault.text, fault.command
+		// Without an error the digest tells that the image was built.
+		if fault.pushing || c.text == "" && digestOnly.MatchString(s.failed.terminated.Message) {
 			step, table = v1alpha1.StepPush, pushPatterns
+			c.names = c.pushing(fault)
 		}
 	default:
 		table = strangerPatterns
 		c.found = []string{s.failed.name}
 	}
 	c.text = end(c.text, maxError)
-	c.last = squash(output{text: c.text}.last(), 300)
+	if c.insecure {
+		c.text = plainHTTP.ReplaceAllString(c.text, "") // the builder has tried https first
+	}
+	c.last = squash(output{text: cmp.Or(c.text, out.text)}.last(), 300)
 	f := s.failed.failure("")
 	f.Step, f.LogTail = step, out.tail()
 	f.Reason, f.Message = classify(table, c)

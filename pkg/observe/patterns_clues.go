@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 )
 
 // pushed is what the image was to be called.
@@ -20,43 +22,44 @@ func (c clues) stage() string {
 	if c.target != "" {
 		return strconv.Quote(cut(c.target, 128))
 	}
-	if len(c.found) > 1 && c.found[1] != "" {
-		return strconv.Quote(squash(c.found[1], 128))
-	}
-	return "of that name"
+	return strconv.Quote(squash(c.either(), 128))
 }
 
-// runningMarks precede the command in kaniko's log: coloured, text and JSON.
-// The part before "Running" keeps a test runner's own "Running: [...]" out.
-var runningMarks = []string{"] Running: [", `msg="Running: [`, `"msg":"Running: [`}
-
-// command is the last one that kaniko ran, with a space before it; empty when the log does not say.
-func (c clues) command() string {
-	at := -1
-	for _, mark := range runningMarks {
-		at = max(at, strings.LastIndex(c.log, mark))
-	}
-	if at < 0 {
-		return ""
-	}
-	line, _, _ := strings.Cut(c.log[at:], "\n") // the rest of a heredoc is on further lines
-	line = c.log[strings.LastIndexByte(c.log[:at], '\n')+1:at] + line
-	if len(line) > window {
-		return ""
-	}
-	_, command, _ := strings.Cut(plain(strings.TrimSpace(line)), "Running: [")
-	command = strings.TrimSuffix(strings.TrimSpace(command), "]")
-	command = strings.TrimPrefix(strings.TrimPrefix(command, "/bin/sh -c "), "/bin/bash -c ")
+// ran is the command of the Dockerfile that failed, with a space before it; empty when the log does not say.
+func (c clues) ran() string {
+	command := strings.TrimPrefix(strings.TrimPrefix(c.command, "/bin/sh -c "), "/bin/bash -c ")
 	if command = squash(command, 200); command == "" {
 		return ""
 	}
 	return ` "` + command + `"`
 }
 
+// either is what the one alternative that matched has found.
+func (c clues) either() string { return strings.Join(c.found[1:], "") }
+
+// mended ends the advice to correct the Dockerfile.
+func (c clues) mended() string {
+	if c.inline {
+		return whichStarts
+	}
+	return thenAgain
+}
+
+// pullCredentials is where those for a base image go.
+func (c clues) pullCredentials() string {
+	if c.pushSecret == "" {
+		return "name a Secret of type kubernetes.io/dockerconfigjson with credentials for its registry in spec.image.secretName"
+	}
+	return "add credentials for its registry to " + secretNamed(c.pushSecret, v1alpha1.StepPush)
+}
+
 // commandFailed says how a RUN instruction ended.
 func commandFailed(c clues) string {
 	end, hint := "", "correct it or what it runs"
 	switch status, other, start := c.found[1], c.found[2], c.found[3]; {
+	case strings.Contains(start, "exec format error"):
+		end = "could not be started" + quoted(start)
+		hint = "the image is for another platform than the node: correct FROM or spec.builder.platforms, or choose another node with spec.builder.nodeSelector"
 	case start != "":
 		end = "could not be started" + quoted(start)
 	case status == "137":
@@ -67,26 +70,35 @@ func commandFailed(c clues) string {
 	default:
 		end = "failed" + quoted(other)
 	}
-	return fmt.Sprintf("The command%s of the Dockerfile %s; %s%s", c.command(), end, hint, thenAgain)
+	return fmt.Sprintf("The command%s of the Dockerfile %s; %s%s", c.ran(), end, hint, thenAgain)
 }
 
 var (
-	manifestURL = regexp.MustCompile(`https?://([^/\s]+)/v2/(\S+?)/manifests/([^\s:"]+(?::[0-9a-f]{64})?)`)
-	retrieving  = regexp.MustCompile(`Retrieving image (?:manifest )?([^\s"]+)`)
+	baseImageNamed = regexp.MustCompile(`(?:could not parse reference: |failed to resolve source metadata for |failed to parse stage name "|initializing source docker://)([^\s"]+)`)
+	manifestURL    = regexp.MustCompile(`https?://([^/\s]+)/v2/(\S+?)/manifests/([^\s:"]+(?::[0-9a-f]{64})?)`)
+	// The last one before an error without a name.
+	retrieving = regexp.MustCompile(`Retrieving image (?:manifest )?([^\s"]+)|(?m:^)(?:\[[^\]\n]+\] )*STEP \d+/\d+: FROM (?:--\S+ )*(\S+)`)
 )
 
 // baseImage is the image that was being pulled, with a space before it; empty when the log does not say.
 func (c clues) baseImage() string {
-	if m := manifestURL.FindStringSubmatch(c.text); m != nil {
+	name := ""
+	if m := baseImageNamed.FindStringSubmatch(c.text); m != nil {
+		name = strings.TrimRight(m[1], ":")
+	} else if m := manifestURL.FindStringSubmatch(c.text); m != nil {
 		sep := ":"
 		if strings.HasPrefix(m[3], "sha256:") {
 			sep = "@"
 		}
-		host := strings.TrimPrefix(m[1]+"/", "index.docker.io/")
-		return " " + squash(strings.TrimPrefix(host+m[2]+sep+m[3], "library/"), 200)
+		name = m[1] + "/" + m[2] + sep + m[3]
+	} else if all := retrieving.FindAllStringSubmatch(end(c.log, window), -1); all != nil {
+		name = all[len(all)-1][1] + all[len(all)-1][2]
 	}
-	if all := retrieving.FindAllStringSubmatch(end(c.log, window), -1); all != nil {
-		return " " + squash(all[len(all)-1][1], 200)
+	if name == "" {
+		return ""
 	}
-	return ""
+	for _, prefix := range []string{"index.", "docker.io/", "library/"} {
+		name = strings.TrimPrefix(name, prefix)
+	}
+	return " " + squash(name, 200)
 }

@@ -20,7 +20,7 @@ var sourcePatterns = []pattern{
 		return "The key " + cut(c.found[1], 100) + " of " + secretNamed(c.gitSecret, v1alpha1.StepSource) +
 			" holds a public key; store the private one, whose file has no .pub at its end" + thenAgain
 	}},
-	{v1alpha1.FailureInvalidSSHKey, words(`incorrect passphrase`, `Enter passphrase`), func(c clues) string {
+	{v1alpha1.FailureInvalidSSHKey, words(`is protected by a passphrase`, `incorrect passphrase`, `Enter passphrase`), func(c clues) string {
 		return "The private key of " + secretNamed(c.gitSecret, v1alpha1.StepSource) +
 			" is protected by a passphrase, which nobody can type in a build; store a key without one" + thenAgain
 	}},
@@ -99,7 +99,7 @@ func authenticationFailed(c clues) string {
 	switch {
 	case !c.ssh() && c.gitSecret == "":
 		return c.server() + " wants credentials for " + c.subject() +
-			"; name a Secret with the keys username and password in spec.source.git.secretName" + whichStarts
+			"; name a Secret " + c.gitKeys() + " in spec.source.git.secretName" + whichStarts
 	case !c.ssh():
 		return c.server() + " does not accept " + c.credentials() + " for " + c.subject() +
 			"; store a username and a token that may read it" + thenAgain

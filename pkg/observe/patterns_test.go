@@ -58,7 +58,7 @@ func TestWordsOfGit(t *testing.T) {
 
 		{"git@h:r", "creds", "main", `Load key "/etc/git-secret/ssh": invalid format` + "\r\ngit@h: Permission denied (publickey)." + access, v1alpha1.FailureInvalidSSHKey, "part of it is missing"},
 		{"git@h:r", "creds", "main", `Load key "/etc/git-secret/ssh": incorrect passphrase supplied to decrypt private key` + "\r\ngit@h: Permission denied (publickey)." + access, v1alpha1.FailureInvalidSSHKey, "passphrase"},
-		{"git@h:r", "creds", "main", "Warning: Identity file /etc/git-secret/ssh not accessible: No such file or directory.\nNo ED25519 host key is known for h and you have requested strict checking." + access, v1alpha1.FailureSecretKeyNotFound, "ssh and known_hosts"},
+		{"git@h:r", "creds", "main", "Warning: Identity file /etc/git-secret/ssh not accessible: No such file or directory.\nNo ED25519 host key is known for h and you have requested strict checking." + access, v1alpha1.FailureSecretKeyNotFound, "ssh (or ssh-privatekey) and known_hosts"},
 		{"git@h:r", "creds", "main", "@@@@@@@@@@@\r\n@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\r\nHost key verification failed." + access, v1alpha1.FailureHostKeyVerificationFailed, "has a new key"},
 
 		{"git@h:r", "creds", "0a1b2c3", "fatal: couldn't find remote ref 0a1b2c3", v1alpha1.FailureRevisionNotFound, "all 40 digits"},
@@ -111,10 +111,9 @@ func TestWordsOfGitSync(t *testing.T) {
 			v1alpha1.FailureCloneFailed, "fatal: detected dubious ownership"},
 		"the end of a line whose start is missing is read": {`-depth 1): exit status 128: { stdout: \"\", stderr: \"line \\\"1\\\"\\nfatal: couldn't find remote ref x\" }","failCount":1,"maxFailures":0}`,
 			v1alpha1.FailureRevisionNotFound, "line \"1\"\nfatal: couldn't find remote ref x"},
-		"a public key is told for what it is": {"build-controller: the key ssh holds a public key\n", v1alpha1.FailureInvalidSSHKey, "holds a public key"},
-		"a key with a passphrase is told for what it is": {"Load key \"/run/git/key\": incorrect passphrase supplied to decrypt private key\n",
-			v1alpha1.FailureInvalidSSHKey, "incorrect passphrase"},
-		"no log at all is told with the exit code": {"", v1alpha1.FailureCloneFailed, ""},
+		"a public key is told for what it is":            {"build-controller: the key ssh holds a public key\n", v1alpha1.FailureInvalidSSHKey, "holds a public key"},
+		"a key with a passphrase is told for what it is": {"build-controller: the key ssh is protected by a passphrase\n", v1alpha1.FailureInvalidSSHKey, "protected by a passphrase"},
+		"no log at all is told with the exit code":       {"", v1alpha1.FailureCloneFailed, ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			w := want{v1alpha1.StepSource, c.reason, 1, []string{annotation}, nil}
@@ -161,16 +160,24 @@ func TestWordsOfKaniko(t *testing.T) {
 			build, v1alpha1.FailureRegistryDenied, "The base image builder:latest may not be pulled, or does not exist"},
 		"wrong credentials for a base image are denied": {"error building image: GET https://auth.docker.io/token?scope=repository%3Alibrary%2Fdebian%3Apull&service=registry.docker.io: unexpected status code 401 Unauthorized: {\"details\":\"incorrect username or password\"}",
 			build, v1alpha1.FailureRegistryDenied, "may not be pulled"},
-		"a base image by digest is named with it":     {"error building image: GET https://r.example.com/v2/a/b/manifests/sha256:" + strings.Repeat("0a", 32) + ": NAME_UNKNOWN: repository name not known", build, v1alpha1.FailureBaseImageNotFound, "r.example.com/a/b@sha256:0a"},
-		"a base image for other platforms is none":    {"INFO[0000] Retrieving image manifest arm:1 \nerror building image: no child with platform linux/amd64 in index arm:1", build, v1alpha1.FailureBaseImageNotFound, "The base image arm:1 does not exist for the platform"},
-		"a registry that throttles pulls is told":     {"error building image: GET https://index.docker.io/v2/library/alpine/manifests/3: TOOMANYREQUESTS: You have reached your unauthenticated pull rate limit.", build, v1alpha1.FailureRegistryUnreachable, "log in with spec.image.secretName"},
-		"a registry that is away when pulling":        {"error building image: Get \"https://r.example.com/v2/\": dial tcp 1.2.3.4:443: i/o timeout", build, v1alpha1.FailureRegistryUnreachable, "i/o timeout"},
-		"a registry without trust when pulling":       {"error building image: Get \"https://r.example.com/v2/\": tls: failed to verify certificate: x509: certificate signed by unknown authority", build, v1alpha1.FailureTLSVerificationFailed, "base image"},
-		"a plain http registry when pulling":          {"error building image: Get \"https://r:5000/v2/\": http: server gave HTTP response to HTTPS client", build, v1alpha1.FailureTLSVerificationFailed, "spec.image.insecure, which starts a new run"},
-		"a builder that says something new is quoted": {"error building image: something new", build, v1alpha1.FailureBuildFailed, "(error building image: something new)"},
-		"a builder that is not kaniko is quoted":      {"step 1\npanic: oh no", build, v1alpha1.FailureBuildFailed, "(panic: oh no)"},
+		"a base image by digest is named with it":          {"error building image: GET https://r.example.com/v2/a/b/manifests/sha256:" + strings.Repeat("0a", 32) + ": NAME_UNKNOWN: repository name not known", build, v1alpha1.FailureBaseImageNotFound, "r.example.com/a/b@sha256:0a"},
+		"a base image for other platforms is none":         {"INFO[0000] Retrieving image manifest arm:1 \nerror building image: no child with platform linux/amd64 in index arm:1", build, v1alpha1.FailureBaseImageNotFound, "The base image arm:1 does not exist for the platform"},
+		"a registry that throttles pulls is told":          {"error building image: GET https://index.docker.io/v2/library/alpine/manifests/3: TOOMANYREQUESTS: You have reached your unauthenticated pull rate limit.", build, v1alpha1.FailureRegistryUnreachable, "log in with spec.image.secretName"},
+		"a registry that is away when pulling":             {"error building image: Get \"https://r.example.com/v2/\": dial tcp 1.2.3.4:443: i/o timeout", build, v1alpha1.FailureRegistryUnreachable, "i/o timeout"},
+		"a registry without trust when pulling":            {"error building image: Get \"https://r.example.com/v2/\": tls: failed to verify certificate: x509: certificate signed by unknown authority", build, v1alpha1.FailureTLSVerificationFailed, "base image"},
+		"a plain http registry when pulling":               {"error building image: Get \"https://r:5000/v2/\": http: server gave HTTP response to HTTPS client", build, v1alpha1.FailureTLSVerificationFailed, "spec.image.insecure, which starts a new run"},
+		"a builder that says something new is quoted":      {"error building image: something new", build, v1alpha1.FailureBuildFailed, "(error building image: something new)"},
+		"a builder that dies without a word is quoted":     {running + "Error: connection refused\npanic: oh no", build, v1alpha1.FailureBuildFailed, "(panic: oh no)"},
+		"a flag that kaniko does not know is the user's":   {"Error: unknown flag: --nosuchflag\nUsage:\n  executor [flags]\n", build, v1alpha1.FailureBuildFailed, "Kaniko does not know what it is given (unknown flag: --nosuchflag); correct spec.builder.args, which"},
+		"a value that kaniko does not read is the user's":  {`Error: invalid argument "x" for "--cache-ttl" flag: time: invalid duration "x"` + "\nUsage:\n  executor [flags]\n", build, v1alpha1.FailureBuildFailed, "correct spec.builder.args, which"},
+		"a platform that is none is told":                  {"FATA[0000] Invalid platform \"linux/x/y/z\": too many slashes in platform spec: linux/x/y/z", build, v1alpha1.FailureBuildFailed, "Kaniko knows no such platform (Invalid platform"},
+		"a command of another platform cannot be started":  {running + exec + "starting command: fork/exec /bin/sh: exec format error", build, v1alpha1.FailureBuildCommandFailed, "correct FROM or spec.builder.platforms"},
+		"a secret is no matter for kaniko":                 {exec + "secret not defined: npm", build, v1alpha1.FailureBuildFailed, `the secret "npm" and the build has none of that id; add it to spec.builder.secrets, with BuildKit or Buildah in spec.builder.name, which`},
+		"a name that is none is told":                      {"error building image: could not parse reference: Not/A/Name::x", build, v1alpha1.FailureDockerfileInvalid, "The base image Not/A/Name::x has an invalid name"},
+		"a cache that takes nothing does not fail a build": {running + "WARN[0009] Error uploading layer to cache: failed to push to destination r.example.com/c: UNAUTHORIZED\n" + exec + "waiting for process to exit: exit status 1", build, v1alpha1.FailureBuildCommandFailed, "exit code 1"},
 
 		"the fork's push check is one of the push":          {denied + "UNAUTHORIZED: access to the requested resource is not authorized", push, v1alpha1.FailureRegistryDenied, `The registry r.example.com does not let Secret "regcred" push r.example.com/shop:1`},
+		"a push of another tag is named":                    {"error pushing image: failed to push to destination r2.example.com/shop:2: PUT https://x: DENIED: no", push, v1alpha1.FailureRegistryDenied, `The registry r2.example.com does not let Secret "regcred" push r2.example.com/shop:2;`},
 		"a push that is forbidden is denied":                {denied + "DENIED: Permission \"artifactregistry.repositories.uploadArtifacts\" denied", push, v1alpha1.FailureRegistryDenied, ""},
 		"a push to nowhere wants a repository":              {denied + "NAME_UNKNOWN: The repository with name 'shop' does not exist in the registry", push, v1alpha1.FailurePushFailed, "create the repository"},
 		"a push to a bad name wants another":                {"error checking push permissions -- make sure you entered the correct tag name, and that you are authenticated correctly, and try again: getting tag for destination: repository must be between 2 and 255 characters in length: a", push, v1alpha1.FailurePushFailed, "spec.image.name, which starts a new run"},
@@ -211,4 +218,13 @@ func TestNamesOfGitHostsAndRegistries(t *testing.T) {
 			t.Errorf("registryOf(%q) = %q", image, got)
 		}
 	}
+}
+
+// kaniko tries https first all the same, and tells of both tries.
+func TestPlainHTTPIsNotBlamedWhereItIsMeant(t *testing.T) {
+	b := &v1alpha1.Build{Spec: v1alpha1.BuildSpec{Image: v1alpha1.Image{Name: "r.example.com/shop:1", Insecure: true}}}
+	f := builderFailure(`error checking push permissions -- make sure you entered the correct tag name, and that you are authenticated correctly, and try again: `+
+		`checking push permission for "r.example.com/shop:1": creating push check transport for r.example.com failed: Get "https://r.example.com/v2/": `+
+		`http: server gave HTTP response to HTTPS client; GET http://r.example.com/v2/: unexpected status code 503 Service Unavailable: out of order`, b)
+	want{v1alpha1.StepPush, v1alpha1.FailureRegistryUnreachable, 1, []string{"the registry r.example.com cannot be reached or failed itself (status code 503"}, nil}.check(t, f)
 }

@@ -52,7 +52,7 @@ const (
 // Behavior says what happens after a failure, in the words of the documentation.
 func Behavior(reason v1alpha1.FailureReason) string {
 	switch {
-	case waitingReasons[reason]:
+	case waitingReasons[reason], reason == v1alpha1.FailureResourceExists, reason == v1alpha1.FailureRejected:
 		return "goes on by itself"
 	case transientReasons[reason]:
 		return "tried again"
