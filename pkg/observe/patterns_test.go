@@ -226,5 +226,5 @@ func TestPlainHTTPIsNotBlamedWhereItIsMeant(t *testing.T) {
 	f := builderFailure(`error checking push permissions -- make sure you entered the correct tag name, and that you are authenticated correctly, and try again: `+
 		`checking push permission for "r.example.com/shop:1": creating push check transport for r.example.com failed: Get "https://r.example.com/v2/": `+
 		`http: server gave HTTP response to HTTPS client; GET http://r.example.com/v2/: unexpected status code 503 Service Unavailable: out of order`, b)
-	want{v1alpha1.StepPush, v1alpha1.FailureRegistryUnreachable, 1, []string{"the registry r.example.com cannot be reached or failed itself (status code 503"}, nil}.check(t, f)
+	want{v1alpha1.StepPush, v1alpha1.FailureRegistryUnreachable, 1, []string{"The registry r.example.com cannot be reached or failed itself (status code 503"}, []string{"out of order"}}.check(t, f)
 }
