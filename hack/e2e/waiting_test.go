@@ -139,7 +139,7 @@ func (s *scene) untilWaiting(name string, reason v1alpha1.FailureReason) {
 	s.until(time.Minute, "it says what it waits for", func() error {
 		build := s.build(name)
 		if build == nil || build.Status.Failure == nil || build.Status.Failure.Reason != reason {
-			return fmt.Errorf("it does not: %+v", build.Status.Failure)
+			return fmt.Errorf("it does not: %+v", build)
 		}
 		return s.happened(name, "BuildWaiting")
 	})

@@ -40,8 +40,10 @@ const defaultRetries = 2
 
 const (
 	// patience is how long a pod is left waiting for what keeps it from starting. An autoscaler looks every 10 s for pods
-	// that fit on no node, and a Secret that is applied beside its Build comes a moment later.
-	patience = 12 * time.Second
+	// that fit on no node, and a Secret that is applied beside its Build comes a moment later. That an image cannot be pulled
+	// the kubelet shows only with its second try, 10 s after the first.
+	patience     = 12 * time.Second
+	pullPatience = 2 * time.Second
 	// Further attempts are made after 10 s, 20 s, 40 s and so on, and at least every 5 min.
 	firstPause = 10 * time.Second
 	// A run that waits starts anew after 30 s at the earliest, then after as long as it has waited already.
@@ -100,8 +102,13 @@ func waitsSince(build *v1alpha1.Build) time.Time {
 func (r Run) waiting(e Evidence, now time.Time) Run {
 	said := waitsSince(e.Build)
 	e.Before = nil
-	if Failure(e) == nil {
+	failure := Failure(e)
+	if failure == nil {
 		return r // it only waited the last time
+	}
+	left := patience
+	if failure.Reason == v1alpha1.FailureImagePullFailed {
+		left = pullPatience
 	}
 	since := now
 	if !said.IsZero() {
@@ -110,7 +117,7 @@ func (r Run) waiting(e Evidence, now time.Time) Run {
 	if since.Before(r.StartTime.Time) {
 		since = r.StartTime.Time
 	}
-	if rest := patience - now.Sub(since); rest > 0 {
+	if rest := left - now.Sub(since); rest > 0 {
 		r.Recheck = rest
 	} else {
 		r.Stuck = true

@@ -27,6 +27,8 @@ func saidSince(seconds *int) *v1alpha1.Build {
 func TestARunThatCannotStartIsStuckAfterAWhile(t *testing.T) {
 	unschedulable := pendingPod()
 	unschedulable.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable}}
+	unpullable := pendingPod()
+	unpullable.Status.ContainerStatuses[0].State = waitsFor("ErrImagePull", "not found")
 	before := &v1alpha1.Failure{Step: v1alpha1.StepSchedule, Reason: v1alpha1.FailureUnschedulable, Message: "as it was"}
 	for sentence, c := range map[string]struct {
 		pod     *corev1.Pod
@@ -36,16 +38,17 @@ func TestARunThatCannotStartIsStuckAfterAWhile(t *testing.T) {
 		stuck   bool
 		recheck time.Duration
 	}{
-		"just seen":                  {unschedulable, nil, 100, nil, false, 12 * time.Second},
-		"said a moment ago":          {unschedulable, ptr.To(95), 100, before, false, 7 * time.Second},
-		"said for long enough":       {unschedulable, ptr.To(88), 100, before, true, 0},
-		"said of the Job before":     {unschedulable, ptr.To(-1000), 5, before, false, 7 * time.Second},
-		"said of the Job before too": {unschedulable, ptr.To(-1000), 12, before, true, 0},
+		"just seen":                      {unschedulable, nil, 100, nil, false, 12 * time.Second},
+		"said a moment ago":              {unschedulable, ptr.To(95), 100, before, false, 7 * time.Second},
+		"said for long enough":           {unschedulable, ptr.To(88), 100, before, true, 0},
+		"said of the Job before":         {unschedulable, ptr.To(-1000), 5, before, false, 7 * time.Second},
+		"said of the Job before too":     {unschedulable, ptr.To(-1000), 12, before, true, 0},
+		"an image that cannot be pulled": {unpullable, ptr.To(98), 100, before, true, 0},
 		"a pod that is about to start, whatever was said before": {pendingPod(), ptr.To(-1000), 100, before, false, 0},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			run := Observe(Evidence{Job: theJob(), Pods: []*corev1.Pod{c.pod}, Before: c.before, Build: saidSince(c.said)}, at(c.now).Time)
-			if run.Ended() || run.Failure == nil || run.Failure.Reason != v1alpha1.FailureUnschedulable {
+			if run.Ended() || run.Failure == nil || !waitingReasons[run.Failure.Reason] {
 				t.Fatalf("ended %v, failure %+v", run.Ended(), run.Failure)
 			}
 			if run.Stuck != c.stuck || run.Recheck != c.recheck {
