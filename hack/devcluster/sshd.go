@@ -97,6 +97,9 @@ func gitCommand(repositories string) error {
 	if !filepath.IsLocal(repository) {
 		return fmt.Errorf("%q is not the name of a repository", repository)
 	}
+	if strings.HasPrefix(repository, "~") {
+		repository = "./" + repository // a directory of ours, and nobody's home
+	}
 	git, err := exec.LookPath("git")
 	if err != nil {
 		return err
