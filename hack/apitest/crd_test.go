@@ -342,6 +342,7 @@ var asks = map[string][]change{
 	"builder.platforms, several": {set("spec.builder.platforms", []string{"linux/amd64", "linux/arm64"})},
 	"builder.cache.repository":   {set("spec.builder.cache.repository", "registry.example.com/cache")},
 	"builder.cache.ttl":          {set("spec.builder.cache", object{"repository": "registry.example.com/cache", "ttl": "168h"})},
+	"builder.insecureRegistries": {set("spec.builder.insecureRegistries", []string{"base.example.com:5000"})},
 	"builder.mirrors":            {set("spec.builder.mirrors", []string{"mirror.example.com:5000"})},
 }
 

@@ -232,11 +232,11 @@ func TestAPrivateRegistryWithAnAuthorityOfItsOwn(t *testing.T) {
 			spec.Image.Insecure, spec.Image.CAConfigMapName = false, "corp-ca"
 		}
 		s.pushPage(func(w *worktree) {
-			w.write("Dockerfile", "ARG BASE=scratch\nFROM ${BASE}\nCOPY name.txt /\n")
+			w.write("Dockerfile", "ARG BASE\nFROM ${BASE}\nCOPY name.txt /\n")
 			w.write("name.txt", "private")
 		})
 		s.apply(s.page("base", buildOnly, builtBy(builder), private, func(spec *v1alpha1.BuildSpec) {
-			spec.Dockerfile.BuildArgs = nil
+			spec.Builder.InsecureRegistries = []string{registry} // where its own base image is
 			spec.Image.Name, spec.Image.SecretName = base, "docker-config"
 		}))
 		s.untilReady("base")

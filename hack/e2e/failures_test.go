@@ -204,7 +204,9 @@ func TestAFailureIsToldWithItsReasonWithinSeconds(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
 			s.pushPage()
-			s.apply(s.page("page", builtBy(builder), noRetries, func(spec *v1alpha1.BuildSpec) { spec.Image.Name = hostIP + ":5999/e2e/none:v1" }))
+			s.apply(s.page("page", builtBy(builder), noRetries, func(spec *v1alpha1.BuildSpec) {
+				spec.Image.Name, spec.Builder.InsecureRegistries = hostIP+":5999/e2e/none:v1", []string{registry}
+			}))
 			s.expectFailure("page", v1alpha1.StepPush, v1alpha1.FailureRegistryUnreachable)
 		})
 		t.Run("a registry that nobody trusts, with "+string(builder), func(t *testing.T) {

@@ -50,6 +50,9 @@ func stepFailed(s scene) *v1alpha1.Failure {
 		d := dialectOf(s.failed.name)
 		fault := d.fault(out, c.log)
 		c.builder, c.text, c.command = string(d.builder), fault.text, fault.command
+		if c.insecure && d.builder == v1alpha1.Kaniko {
+			c.text = plainHTTP.ReplaceAllString(c.text, "") // it tries https first all the same, and tells of both tries
+		}
 		// Without an error the digest tells that the image was built.
 		if fault.pushing || c.text == "" && digestOnly.MatchString(s.failed.terminated.Message) {
 			step, table = v1alpha1.StepPush, pushPatterns
@@ -60,9 +63,6 @@ func stepFailed(s scene) *v1alpha1.Failure {
 		c.found = []string{s.failed.name}
 	}
 	c.text = end(c.text, maxError)
-	if c.insecure {
-		c.text = plainHTTP.ReplaceAllString(c.text, "") // the builder has tried https first
-	}
 	c.last = squash(output{text: cmp.Or(c.text, out.text)}.last(), 300)
 	f := s.failed.failure("")
 	f.Step, f.LogTail = step, out.tail()

@@ -169,7 +169,7 @@ var buildPatterns = []pattern{
 		return "An instruction of the Dockerfile failed" + quoted(c.found[0]) + "; correct it" + c.mended()
 	}},
 	{v1alpha1.FailureTLSVerificationFailed, plainHTTP, func(c clues) string {
-		return "The registry of the base image" + c.baseImage() + " speaks plain http and not https; if that is meant, set spec.image.insecure" + whichStarts
+		return "The registry of the base image" + c.baseImage() + " speaks plain http and not https; if that is meant, set spec.image.insecure, or name it in spec.builder.insecureRegistries" + whichStarts
 	}},
 	{v1alpha1.FailureTLSVerificationFailed, badTLS, func(c clues) string {
 		return "The certificate of the registry of the base image" + c.baseImage() + " is not trusted" + quoted(c.found[0]) + ofPublicAuthority + thenAgain

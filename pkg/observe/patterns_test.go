@@ -165,7 +165,7 @@ func TestWordsOfKaniko(t *testing.T) {
 		"a registry that throttles pulls is told":          {"error building image: GET https://index.docker.io/v2/library/alpine/manifests/3: TOOMANYREQUESTS: You have reached your unauthenticated pull rate limit.", build, v1alpha1.FailureRegistryUnreachable, "log in with spec.image.secretName"},
 		"a registry that is away when pulling":             {"error building image: Get \"https://r.example.com/v2/\": dial tcp 1.2.3.4:443: i/o timeout", build, v1alpha1.FailureRegistryUnreachable, "i/o timeout"},
 		"a registry without trust when pulling":            {"error building image: Get \"https://r.example.com/v2/\": tls: failed to verify certificate: x509: certificate signed by unknown authority", build, v1alpha1.FailureTLSVerificationFailed, "base image"},
-		"a plain http registry when pulling":               {"error building image: Get \"https://r:5000/v2/\": http: server gave HTTP response to HTTPS client", build, v1alpha1.FailureTLSVerificationFailed, "spec.image.insecure, which starts a new run"},
+		"a plain http registry when pulling":               {"error building image: Get \"https://r:5000/v2/\": http: server gave HTTP response to HTTPS client", build, v1alpha1.FailureTLSVerificationFailed, "spec.builder.insecureRegistries, which starts a new run"},
 		"a builder that says something new is quoted":      {"error building image: something new", build, v1alpha1.FailureBuildFailed, "(error building image: something new)"},
 		"a builder that dies without a word is quoted":     {running + "Error: connection refused\npanic: oh no", build, v1alpha1.FailureBuildFailed, "(panic: oh no)"},
 		"a flag that kaniko does not know is the user's":   {"Error: unknown flag: --nosuchflag\nUsage:\n  executor [flags]\n", build, v1alpha1.FailureBuildFailed, "Kaniko does not know what it is given (unknown flag: --nosuchflag); correct spec.builder.args, which"},
@@ -220,7 +220,6 @@ func TestNamesOfGitHostsAndRegistries(t *testing.T) {
 	}
 }
 
-// kaniko tries https first all the same, and tells of both tries.
 func TestPlainHTTPIsNotBlamedWhereItIsMeant(t *testing.T) {
 	b := &v1alpha1.Build{Spec: v1alpha1.BuildSpec{Image: v1alpha1.Image{Name: "r.example.com/shop:1", Insecure: true}}}
 	f := builderFailure(`error checking push permissions -- make sure you entered the correct tag name, and that you are authenticated correctly, and try again: `+

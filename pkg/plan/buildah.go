@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"path"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +22,7 @@ var buildah = builder{
 	security:    rootless,
 	script: `buildah build "$@" "$CONTEXT"
 for destination in $PUSH_TO; do
-	buildah $PUSH --tls-verify="$TLS_VERIFY" --digestfile=` + terminationLog + ` ` + buildahImage + ` "docker://$destination"
+	buildah $PUSH --digestfile=` + terminationLog + ` ` + buildahImage + ` "docker://$destination"
 done`,
 	args:  buildahArgs,
 	env:   buildahEnv,
@@ -38,7 +37,9 @@ func buildahArgs(b builder, build *v1alpha1.Build) []string {
 	dir, file := b.dockerfile(build)
 	args := []string{
 		"--file=" + path.Join(dir, file),
-		"--tls-verify=" + tlsVerify(image),
+	}
+	if image.Insecure {
+		args = append(args, insecureFlag)
 	}
 	if len(settings.Platforms) > 1 {
 		args = append(args, "--manifest="+buildahImage)
@@ -85,6 +86,9 @@ func buildahEnv(b builder, build *v1alpha1.Build) []corev1.EnvVar {
 	if build.Spec.Builder != nil && len(build.Spec.Builder.Platforms) > 1 {
 		push = "manifest push --all"
 	}
+	if image.Insecure {
+		push += " " + insecureFlag
+	}
 	env := []corev1.EnvVar{
 		{Name: "CONTEXT", Value: escaped(b.context(build))},
 		{Name: "BUILDAH_ISOLATION", Value: "chroot"},
@@ -92,7 +96,6 @@ func buildahEnv(b builder, build *v1alpha1.Build) []corev1.EnvVar {
 		{Name: "CONTAINERS_REGISTRIES_CONF", Value: b.below(filesDir, buildahRegistries)},
 		{Name: "PUSH", Value: push},
 		{Name: "PUSH_TO", Value: escaped(strings.Join(destinations(image), " "))},
-		{Name: "TLS_VERIFY", Value: tlsVerify(image)},
 	}
 	if image.SecretName != "" {
 		env = append(env, corev1.EnvVar{Name: "REGISTRY_AUTH_FILE", Value: b.below(configDir, dockerConfig)})
@@ -100,17 +103,22 @@ func buildahEnv(b builder, build *v1alpha1.Build) []corev1.EnvVar {
 	return env
 }
 
-func tlsVerify(image v1alpha1.Image) string { return strconv.FormatBool(!image.Insecure) }
+// insecureFlag outweighs what registries.conf says, and so would its opposite.
+const insecureFlag = "--tls-verify=false"
 
 // buildahFiles names Docker Hub, as the other builders do without being told, for base images without a registry.
 func buildahFiles(build *v1alpha1.Build) map[string]string {
 	var config strings.Builder
 	config.WriteString("unqualified-search-registries = [\"docker.io\"]\nshort-name-mode = \"disabled\"\n")
-	if build.Spec.Builder != nil && len(build.Spec.Builder.Mirrors) > 0 {
+	settings := ptr.Deref(build.Spec.Builder, v1alpha1.Builder{})
+	if len(settings.Mirrors) > 0 {
 		config.WriteString("[[registry]]\nlocation = \"docker.io\"\n")
-		for _, mirror := range build.Spec.Builder.Mirrors {
+		for _, mirror := range settings.Mirrors {
 			fmt.Fprintf(&config, "[[registry.mirror]]\nlocation = %q\ninsecure = %t\n", mirror, build.Spec.Image.Insecure)
 		}
+	}
+	for _, host := range settings.InsecureRegistries {
+		fmt.Fprintf(&config, "[[registry]]\nlocation = %q\ninsecure = true\n", host)
 	}
 	return map[string]string{buildahRegistries: config.String()}
 }

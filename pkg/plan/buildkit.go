@@ -118,16 +118,17 @@ func buildKitFiles(build *v1alpha1.Build) map[string]string {
 	if len(settings.Mirrors) > 0 {
 		fmt.Fprintf(&config, "[registry.%q]\nmirrors = [%s]\n", "docker.io", quotedList(settings.Mirrors))
 	}
+	plainHTTP := slices.Clone(settings.InsecureRegistries)
 	if build.Spec.Image.Insecure {
-		hosts := append([]string{registryOf(build.Spec.Image.Name)}, settings.Mirrors...)
+		plainHTTP = append(append(plainHTTP, registryOf(build.Spec.Image.Name)), settings.Mirrors...)
 		if settings.Cache != nil {
-			hosts = append(hosts, registryOf(settings.Cache.Repository))
+			plainHTTP = append(plainHTTP, registryOf(settings.Cache.Repository))
 		}
-		slices.Sort(hosts)
-		for _, host := range slices.Compact(hosts) {
-			if host != "" && host != "docker.io" {
-				fmt.Fprintf(&config, "[registry.%q]\nhttp = true\n", host)
-			}
+	}
+	slices.Sort(plainHTTP)
+	for _, host := range slices.Compact(plainHTTP) {
+		if host != "" && host != "docker.io" {
+			fmt.Fprintf(&config, "[registry.%q]\nhttp = true\n", host)
 		}
 	}
 	if config.Len() == 0 {

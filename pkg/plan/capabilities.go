@@ -28,6 +28,7 @@ var Capabilities = []Capability{
 	{"builder.platforms, several", by("", "platform", "--platform, --manifest")},
 	{"builder.cache.repository", by("--cache-repo", "--export-cache, --import-cache", "--cache-to, --cache-from")},
 	{"builder.cache.ttl", by("--cache-ttl", "", "--cache-ttl")},
+	{"builder.insecureRegistries", by("--insecure-pull", "buildkitd.toml", "registries.conf")},
 	{"builder.mirrors", by("--registry-mirror", "buildkitd.toml", "registries.conf")},
 }
 

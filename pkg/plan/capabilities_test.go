@@ -35,6 +35,7 @@ var ask = map[string]func(*v1alpha1.Build){
 	"builder.platforms, several": func(b *v1alpha1.Build) { builderIn(b).Platforms = []string{"linux/amd64", "linux/arm/v7"} },
 	"builder.cache.repository":   func(b *v1alpha1.Build) { cacheIn(b).Repository = "cache.example.com:5000/shop" },
 	"builder.cache.ttl":          func(b *v1alpha1.Build) { cacheIn(b).TTL = &metav1.Duration{Duration: 36 * time.Hour} },
+	"builder.insecureRegistries": func(b *v1alpha1.Build) { builderIn(b).InsecureRegistries = []string{"base.example.com:5000"} },
 	"builder.mirrors":            func(b *v1alpha1.Build) { builderIn(b).Mirrors = []string{"mirror.example.com:5000"} },
 }
 

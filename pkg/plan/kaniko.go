@@ -74,7 +74,10 @@ func kanikoArgs(b builder, build *v1alpha1.Build) []string {
 		args = append(args, "--registry-mirror="+mirror)
 	}
 	if image.Insecure {
-		args = append(args, "--insecure", "--insecure-pull")
+		args = append(args, "--insecure")
+	}
+	if image.Insecure || len(settings.InsecureRegistries) > 0 {
+		args = append(args, "--insecure-pull") // kaniko can hang over registries that only --insecure-registry names
 	}
 	return args
 }

@@ -808,6 +808,25 @@ func schema_pkg_apis_build_v1alpha1_Builder(ref common.ReferenceCallback) common
 							},
 						},
 					},
+					"insecureRegistries": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "set",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "insecureRegistries are further registries, host[:port], of base images that speak plain http. Kaniko then pulls from any that does.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
 					"resources": {
 						SchemaProps: spec.SchemaProps{
 							Description: "resources of the container that builds. Default: none, so the namespace's LimitRange or no limit.",

@@ -289,6 +289,13 @@ type Builder struct {
 	// +kubebuilder:validation:items:MaxLength=255
 	// +kubebuilder:validation:items:Pattern=`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?$`
 	Mirrors []string `json:"mirrors,omitempty"`
+	// insecureRegistries are further registries, host[:port], of base images that speak plain http. Kaniko then pulls from any that does.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:items:MaxLength=255
+	// +kubebuilder:validation:items:Pattern=`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?$`
+	InsecureRegistries []string `json:"insecureRegistries,omitempty"`
 	// resources of the container that builds. Default: none, so the namespace's LimitRange or no limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="resources.claims are not supported: the pod has no resourceClaims"

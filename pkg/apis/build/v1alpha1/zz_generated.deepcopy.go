@@ -227,6 +227,11 @@ func (in *Builder) DeepCopyInto(out *Builder) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.InsecureRegistries != nil {
+		in, out := &in.InsecureRegistries, &out.InsecureRegistries
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Resources != nil {
 		in, out := &in.Resources, &out.Resources
 		*out = new(corev1.ResourceRequirements)

@@ -181,6 +181,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
+    - name: insecureRegistries
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: associative
     - name: mirrors
       type:
         list:

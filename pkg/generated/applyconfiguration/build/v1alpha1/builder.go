@@ -28,6 +28,8 @@ type BuilderApplyConfiguration struct {
 	Platforms []string `json:"platforms,omitempty"`
 	// mirrors of Docker Hub, host[:port], asked before it for base images that name no registry.
 	Mirrors []string `json:"mirrors,omitempty"`
+	// insecureRegistries are further registries, host[:port], of base images that speak plain http. Kaniko then pulls from any that does.
+	InsecureRegistries []string `json:"insecureRegistries,omitempty"`
 	// resources of the container that builds. Default: none, so the namespace's LimitRange or no limit.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
 	// nodeSelector of the pod.
@@ -130,6 +132,16 @@ func (b *BuilderApplyConfiguration) WithPlatforms(values ...string) *BuilderAppl
 func (b *BuilderApplyConfiguration) WithMirrors(values ...string) *BuilderApplyConfiguration {
 	for i := range values {
 		b.Mirrors = append(b.Mirrors, values[i])
+	}
+	return b
+}
+
+// WithInsecureRegistries adds the given value to the InsecureRegistries field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the InsecureRegistries field.
+func (b *BuilderApplyConfiguration) WithInsecureRegistries(values ...string) *BuilderApplyConfiguration {
+	for i := range values {
+		b.InsecureRegistries = append(b.InsecureRegistries, values[i])
 	}
 	return b
 }
