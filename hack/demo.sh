@@ -25,7 +25,8 @@ kubectl apply --server-side -f artifacts/crd.yaml
 kubectl wait --for=condition=Established crd/builds.buildcontroller.dev
 go build -o build-controller .
 ./build-controller -kubeconfig "$KUBECONFIG" -leader-elect=false \
-	-git-sync-image=$host:5000/git-sync:v4.7.1-standin -kaniko-image=$host:5000/kaniko-executor:v1.24.0 2>"$log" &
+	-git-sync-image=$host:5000/git-sync:v4.7.1-standin -kaniko-image=$host:5000/kaniko-executor:v1.24.0 \
+	-buildkit-image=$host:5000/buildkit:v0.34.2-rootless -buildah-image=$host:5000/buildah:v1.28.2 2>"$log" &
 children+=($!)
 echo "./build-controller runs; its log is $log"
 

@@ -63,11 +63,11 @@ func Pods(logger klog.Logger, client kubernetes.Interface, changed func(old, new
 		Example:   &corev1.Pod{},
 		Changed:   changed,
 		Strip: func(pod *corev1.Pod) {
-			pod.ManagedFields = nil
+			pod.ManagedFields, pod.Annotations = nil, nil // which may hold a whole Dockerfile
 			pod.Spec = corev1.PodSpec{
 				InitContainers: namesAndResources(pod.Spec.InitContainers),
 				Containers:     namesAndResources(pod.Spec.Containers),
-				Volumes:        pod.Spec.Volumes,
+				Volumes:        ofSecrets(pod.Spec.Volumes),
 			}
 		},
 		Indexers: cache.Indexers{ByBuild: func(obj any) ([]string, error) {
@@ -156,6 +156,19 @@ func namesAndResources(containers []corev1.Container) []corev1.Container {
 	kept := make([]corev1.Container, 0, len(containers))
 	for _, container := range containers {
 		kept = append(kept, corev1.Container{Name: container.Name, Resources: container.Resources})
+	}
+	return kept
+}
+
+// ofSecrets keeps the volumes that a failure may have to name.
+func ofSecrets(volumes []corev1.Volume) []corev1.Volume {
+	var kept []corev1.Volume
+	for _, volume := range volumes {
+		if volume.Secret != nil {
+			kept = append(kept, corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{
+				Secret: &corev1.SecretVolumeSource{SecretName: volume.Secret.SecretName},
+			}})
+		}
 	}
 	return kept
 }

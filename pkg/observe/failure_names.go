@@ -35,6 +35,7 @@ type names struct {
 	pushField             string // the one that names the image
 	cache                 string // the repository for layers
 	gitSecret, pushSecret string
+	buildSecrets          map[string]string // of RUN instructions, by the key that is wanted of them
 	timeout               string
 	builder, podSecurity  string // and the level that the namespace has to allow for it
 }
@@ -49,6 +50,10 @@ func namesOf(b *v1alpha1.Build, job *batchv1.Job) names {
 			}
 			if settings.Cache != nil {
 				n.cache = settings.Cache.Repository
+			}
+			n.buildSecrets = map[string]string{}
+			for _, secret := range settings.Secrets {
+				n.buildSecrets[secret.Key] = secret.SecretName
 			}
 		}
 		git := b.Spec.Source.Git

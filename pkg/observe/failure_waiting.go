@@ -110,7 +110,7 @@ func volumeNotMounted(s scene) *v1alpha1.Failure {
 			}
 		} else if m := secretKeyNotFound.FindStringSubmatch(e.Message); m != nil {
 			if noKey == nil || step == v1alpha1.StepSource {
-				noKey = missingKey(step, secret, m[1]+m[2])
+				noKey = missingKey(step, cmp.Or(secret, s.names.buildSecrets[m[1]]), m[1]+m[2])
 			}
 		} else if m := configMapNotFound.FindStringSubmatch(e.Message); m != nil {
 			other = &v1alpha1.Failure{

@@ -50,6 +50,9 @@ const (
 )
 
 func TestWaitingRuns(t *testing.T) {
+	wantsSecrets := &v1alpha1.Build{Spec: v1alpha1.BuildSpec{Builder: &v1alpha1.Builder{
+		Secrets: []v1alpha1.BuildSecret{{ID: "a", SecretName: "other", Key: "password"}, {ID: "b", SecretName: "npm", Key: "token"}},
+	}}}
 	const source, push, schedule = v1alpha1.StepSource, v1alpha1.StepPush, v1alpha1.StepSchedule
 	earlier := &v1alpha1.Failure{Step: schedule, Reason: v1alpha1.FailureImagePullFailed, Message: "as it was"}
 	for sentence, c := range map[string]struct {
@@ -72,6 +75,8 @@ func TestWaitingRuns(t *testing.T) {
 			want: want{step: push, reason: v1alpha1.FailureSecretNotFound}},
 		"a missing Secret for RUN instructions is one of the build": {pod: func(*corev1.Pod) {}, events: []*corev1.Event{mount(`MountVolume.SetUp failed for volume "secrets" : secret "npm" not found`)},
 			want: want{step: v1alpha1.StepBuild, reason: v1alpha1.FailureSecretNotFound, message: []string{`Secret "npm" does not exist in this namespace; create it and the build`}}},
+		"a missing key of a Secret for RUN instructions is named with it": {pod: func(*corev1.Pod) {}, events: []*corev1.Event{mount(`MountVolume.SetUp failed for volume "secrets" : references non-existent secret key: token`)},
+			want: want{step: v1alpha1.StepBuild, reason: v1alpha1.FailureSecretKeyNotFound, message: []string{`Secret "npm" has no key token; add it`}}},
 		"a missing ConfigMap is named": {pod: func(*corev1.Pod) {}, events: []*corev1.Event{mount(`MountVolume.SetUp failed for volume "git-ca" : configmap "corp-ca" not found`)},
 			want: want{step: schedule, reason: v1alpha1.FailureVolumeMountFailed, message: []string{"ConfigMap corp-ca does not exist"}}},
 		"a volume that cannot be mounted is named": {pod: func(*corev1.Pod) {}, events: []*corev1.Event{mount(`MountVolume.SetUp failed for volume "cache" : mount failed: exit status 32`)},
@@ -152,7 +157,7 @@ func TestWaitingRuns(t *testing.T) {
 		}, events: []*corev1.Event{create(overQuota)}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			e := Evidence{Events: c.events, Before: c.before, Job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "shop-1", UID: types.UID("job")}}}
+			e := Evidence{Events: c.events, Before: c.before, Build: wantsSecrets, Job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "shop-1", UID: types.UID("job")}}}
 			if c.job != nil {
 				c.job(e.Job)
 			}
