@@ -252,7 +252,9 @@ CMD ["httpd", "-f", "-p", "8080", "-h", "/www"]
 func TestOneDirectoryOfALargeRepository(t *testing.T) {
 	withEach(t, func(s *scene, builder v1alpha1.BuilderName) {
 		_, commit := s.pushPage(func(w *worktree) {
-			w.write("services/shop/Dockerfile", pageDockerfile)
+			// kaniko's own files are to be seen, the clone among them.
+			w.write("services/shop/Dockerfile", pageDockerfile+`RUN if [ -e /kaniko ]; then test -e /kaniko/source/services/shop -a ! -e /kaniko/source/services/large; fi
+`)
 			w.write("services/shop/name.txt", "the shop")
 			w.write("services/large/file", strings.Repeat("not needed\n", 1000))
 		})

@@ -57,8 +57,8 @@ func head() string {
 	return fmt.Sprintf("# Failures\n\n"+
 		"Written by hack/update-codegen.sh from %s and pkg/observe/retry.go. `status.failure` has the step, the reason, a message with the\n"+
 		"names of this very Build, the exit code and the end of the log.\n\n"+
-		"- **goes on by itself**: the run cannot start and nothing was tried; its Job is made anew after %s, then after as long as it has\n"+
-		"  waited already and at most after %s, until the cause is gone.\n"+
+		"- **goes on by itself**: the run cannot start and nothing was tried; its Job is taken away, and made anew after %s and again,\n"+
+		"  at longer and longer times and at the latest after %s, until the cause is gone.\n"+
 		"- **tried again**: the run has failed of something that passes by itself mostly; there are %d more attempts, or as many as\n"+
 		"  `spec.retries` says, after %s, %s, %s and so on, at most after %s.\n"+
 		"- **stays**: nothing more is tried until what is to be done is done.\n\n"+

@@ -3,6 +3,7 @@ package observe
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -80,10 +81,14 @@ func deployedReason(status v1alpha1.BuildStatus) string {
 }
 
 func explanation(status v1alpha1.BuildStatus, run v1alpha1.Run) string {
-	if status.Failure != nil && sameRun(status.Run, &run) {
-		return ": " + status.Failure.Message
+	if status.Failure == nil || !sameRun(status.Run, &run) {
+		return ""
 	}
-	return ""
+	// With the next attempt in it, if there is one.
+	if built := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionBuilt); built != nil && built.Reason == v1alpha1.ReasonRetrying {
+		return strings.TrimPrefix(built.Message, run.Result)
+	}
+	return ": " + status.Failure.Message
 }
 
 // sameRun tells runs apart by their start too: the Job of a run that was deleted while it ran is made again under its name.

@@ -142,7 +142,7 @@ func refusedByNode(s scene) *v1alpha1.Failure {
 	return &v1alpha1.Failure{
 		Step: v1alpha1.StepSchedule, Reason: v1alpha1.FailurePodRejected,
 		Message: "The node refused the pod" + quoted(s.pod.Status.Reason+": "+s.pod.Status.Message) +
-			"; see to the node" + thenAgain,
+			"; see to the node" + goesOn,
 	}
 }
 

@@ -21,6 +21,7 @@ const (
 
 var (
 	secretNotFound    = regexp.MustCompile(`secrets? "([^"]+)" not found`)
+	claimNotFound     = regexp.MustCompile(`persistentvolumeclaim "([^"]+)" not found`)
 	configMapNotFound = regexp.MustCompile(`configmap "([^"]+)" not found`)
 	secretKeyNotFound = regexp.MustCompile(`references non-existent secret key: (\S+)|couldn't find key (\S+) in Secret (?:[^/\s]+/)?(\S+)`)
 	volumeName        = regexp.MustCompile(`for volume "([^"]+)"|unmounted volumes=\[([^\]\s]+)`)
@@ -139,10 +140,16 @@ func unschedulable(s scene) *v1alpha1.Failure {
 	}
 	for _, c := range s.pending.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			if m := claimNotFound.FindStringSubmatch(c.Message); m != nil {
+				return &v1alpha1.Failure{
+					Step: v1alpha1.StepSchedule, Reason: v1alpha1.FailureVolumeMountFailed,
+					Message: "PersistentVolumeClaim " + cut(m[1], 253) + " does not exist in this namespace; create it" + goesOn,
+				}
+			}
 			return &v1alpha1.Failure{
 				Step: v1alpha1.StepSchedule, Reason: v1alpha1.FailureUnschedulable,
 				Message: "No node fits the pod" + quoted(c.Message) +
-					"; ask for less in spec.builder.resources, which starts a new run, or make room on a node" + goesOn,
+					"; ask for less in spec.builder.resources or correct its nodeSelector, tolerations or affinity, which starts a new run, or make room on a node" + goesOn,
 			}
 		}
 	}

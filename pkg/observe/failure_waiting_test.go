@@ -118,6 +118,10 @@ func TestWaitingRuns(t *testing.T) {
 		"a kubelet that backs off without a word leaves what was known": {pod: func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State = waitsFor("ImagePullBackOff", `Back-off pulling image "kaniko:1"`)
 		}, before: earlier, want: want{step: schedule, reason: v1alpha1.FailureImagePullFailed, message: []string{"as it was"}}},
+		"a claim that does not exist is named": {pod: func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
+				Message: `0/1 nodes are available: persistentvolumeclaim "cache" not found. not found`}}
+		}, want: want{step: schedule, reason: v1alpha1.FailureVolumeMountFailed, message: []string{"PersistentVolumeClaim cache does not exist in this namespace; create it"}}},
 		"a gated pod waits on purpose": {pod: func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonSchedulingGated}}
 		}},

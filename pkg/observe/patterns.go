@@ -67,6 +67,9 @@ func stepFailed(s scene) *v1alpha1.Failure {
 	f := s.failed.failure("")
 	f.Step, f.LogTail = step, out.tail()
 	f.Reason, f.Message = classify(table, c)
+	if f.Reason == v1alpha1.FailureContextNotFound {
+		f.Step = v1alpha1.StepBuild // whoever notices it
+	}
 	return f
 }
 

@@ -3,6 +3,7 @@ package observe
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 )
@@ -12,6 +13,9 @@ import (
 // about access rights, and ssh goes on to "Permission denied" after a key that
 // it could not read.
 var sourcePatterns = []pattern{
+	{v1alpha1.FailureContextNotFound, words(`build-controller: the repository has no directory`), func(c clues) string {
+		return "The repository has no directory " + strconv.Quote(c.contextDir) + " to build; correct spec.source.contextDir, which starts a new run, or add it" + thenAgain
+	}},
 	{v1alpha1.FailureSecretKeyNotFound, words(
 		`Identity file \S+ not accessible: No such file`, `can't read password file`), func(c clues) string {
 		return secretNamed(c.gitSecret, v1alpha1.StepSource) + " lacks the credentials; store it " + c.gitKeys() + thenAgain
@@ -142,6 +146,14 @@ func (c clues) submodule() string {
 		}
 	}
 	return ""
+}
+
+// server is the git server that git was at.
+func (c clues) server() string {
+	if s := c.submodule(); s != "" {
+		return "the git server of the submodule " + s
+	}
+	return c.names.server()
 }
 
 // subject is the repository that git was at.

@@ -111,6 +111,8 @@ func TestWordsOfGitSync(t *testing.T) {
 			v1alpha1.FailureCloneFailed, "fatal: detected dubious ownership"},
 		"the end of a line whose start is missing is read": {`-depth 1): exit status 128: { stdout: \"\", stderr: \"line \\\"1\\\"\\nfatal: couldn't find remote ref x\" }","failCount":1,"maxFailures":0}`,
 			v1alpha1.FailureRevisionNotFound, "line \"1\"\nfatal: couldn't find remote ref x"},
+		"the server of a submodule is not the repository's": {gitSyncLog("fatal: unable to access 'https://198.18.0.9:1/lib.git/': Failed to connect to 198.18.0.9 port 1\nfatal: clone of 'https://198.18.0.9:1/lib.git' into submodule path '/workspace/x/lib' failed"),
+			v1alpha1.FailureHostUnreachable, "submodule path"},
 		"a public key is told for what it is":            {"build-controller: the key ssh holds a public key\n", v1alpha1.FailureInvalidSSHKey, "holds a public key"},
 		"a key with a passphrase is told for what it is": {"build-controller: the key ssh is protected by a passphrase\n", v1alpha1.FailureInvalidSSHKey, "protected by a passphrase"},
 		"no log at all is told with the exit code":       {"", v1alpha1.FailureCloneFailed, ""},

@@ -39,15 +39,17 @@ var (
 const defaultRetries = 2
 
 const (
-	// patience is how long a pod is left waiting for what keeps it from starting. An autoscaler looks every 10 s for pods
-	// that fit on no node, and a Secret that is applied beside its Build comes a moment later. That an image cannot be pulled
-	// the kubelet shows only with its second try, 10 s after the first.
+	// patience is how long the first pod of a run is left waiting for what keeps it from starting. A Secret that is applied
+	// beside its Build comes a moment later. That an image cannot be pulled the kubelet shows only with its second try,
+	// 10 s after the first.
 	patience     = 12 * time.Second
 	pullPatience = 2 * time.Second
-	// Further attempts are made after 10 s, 20 s, 40 s and so on, and at least every 5 min.
+	// firstWait is the time from there to the second pod. That and every further one is left waiting for as long as the run has
+	// waited before, so that an autoscaler sees it until its node has come, and then gives way for as long.
+	firstWait = 30 * time.Second
+	// firstPause is the time to the second attempt at a run that failed; it doubles with every further one.
 	firstPause = 10 * time.Second
-	// A run that waits starts anew after 30 s at the earliest, then after as long as it has waited already.
-	firstWait    = 30 * time.Second
+	// longestPause bounds all of these.
 	longestPause = 5 * time.Minute
 )
 
@@ -64,10 +66,12 @@ func Behavior(reason v1alpha1.FailureReason) string {
 
 // Again returns when the next attempt is due after this run, which has ended; ok is false when there is none.
 func Again(build *v1alpha1.Build, run v1alpha1.Run) (at time.Time, ok bool) {
-	if !transientReasons[v1alpha1.FailureReason(run.Result)] || run.Attempt > ptr.Deref(build.Spec.Retries, defaultRetries) {
+	// Without a number it is of a controller that knew no attempts: it is not for its successor to build everything anew.
+	if run.CompletionTime == nil || run.Attempt < 1 || run.Attempt > ptr.Deref(build.Spec.Retries, defaultRetries) ||
+		!transientReasons[v1alpha1.FailureReason(run.Result)] {
 		return time.Time{}, false
 	}
-	pause := firstPause << min(max(run.Attempt-1, 0), 10)
+	pause := firstPause << min(run.Attempt-1, 10)
 	return run.CompletionTime.Add(min(pause, longestPause)), true
 }
 
@@ -83,8 +87,10 @@ func NextAttempt(build *v1alpha1.Build, hash string) (attempt int32, due time.Ti
 		return run.Attempt + 1, due
 	}
 	if failure := build.Status.Failure; failure != nil && waitingReasons[failure.Reason] {
-		waited := run.StartTime.Sub(waitsSince(build))
-		due = run.StartTime.Add(min(max(waited, firstWait), longestPause))
+		due = run.StartTime.Add(firstWait)
+		if waited := run.StartTime.Sub(waitsSince(build)); waited >= firstWait {
+			due = run.StartTime.Add(2 * min(waited, longestPause))
+		}
 	}
 	return max(run.Attempt, 1), due
 }
@@ -114,8 +120,8 @@ func (r Run) waiting(e Evidence, now time.Time) Run {
 	if !said.IsZero() {
 		since = said
 	}
-	if since.Before(r.StartTime.Time) {
-		since = r.StartTime.Time
+	if waited := r.StartTime.Sub(since); waited > 0 {
+		since, left = r.StartTime.Time, min(max(waited, left), longestPause)
 	}
 	if rest := left - now.Sub(since); rest > 0 {
 		r.Recheck = rest
@@ -125,15 +131,9 @@ func (r Run) waiting(e Evidence, now time.Time) Run {
 	return r
 }
 
-// announce puts the next attempt in the place of the advice to ask for one.
-func announce(build *v1alpha1.Build, run v1alpha1.Run, failure *v1alpha1.Failure) *v1alpha1.Failure {
-	at, ok := Again(build, run)
-	if !ok {
-		return failure
-	}
-	announced := failure.DeepCopy()
+// announcement is the message of a failure with the next attempt in the place of the advice to ask for one.
+func announcement(build *v1alpha1.Build, run v1alpha1.Run, failure *v1alpha1.Failure, due time.Time) string {
 	text := strings.TrimSuffix(strings.TrimSuffix(failure.Message, thenAgain), "; "+again)
-	announced.Message = fmt.Sprintf("%s. Attempt %d of %d starts at %s.", strings.TrimSuffix(text, "."), run.Attempt+1,
-		ptr.Deref(build.Spec.Retries, defaultRetries)+1, at.UTC().Format("15:04:05 MST"))
-	return announced
+	return fmt.Sprintf("%s: %s. Attempt %d of %d starts at %s.", failure.Reason, strings.TrimSuffix(text, "."), run.Attempt+1,
+		ptr.Deref(build.Spec.Retries, defaultRetries)+1, due.UTC().Format("15:04:05 MST"))
 }

@@ -41,8 +41,9 @@ func TestARunThatCannotStartIsStuckAfterAWhile(t *testing.T) {
 		"just seen":                      {unschedulable, nil, 100, nil, false, 12 * time.Second},
 		"said a moment ago":              {unschedulable, ptr.To(95), 100, before, false, 7 * time.Second},
 		"said for long enough":           {unschedulable, ptr.To(88), 100, before, true, 0},
-		"said of the Job before":         {unschedulable, ptr.To(-1000), 5, before, false, 7 * time.Second},
-		"said of the Job before too":     {unschedulable, ptr.To(-1000), 12, before, true, 0},
+		"said of the Job before":         {unschedulable, ptr.To(-100), 40, before, false, time.Minute},
+		"said of the Job before too":     {unschedulable, ptr.To(-100), 100, before, true, 0},
+		"said of many Jobs before":       {unschedulable, ptr.To(-1000), 299, before, false, time.Second},
 		"an image that cannot be pulled": {unpullable, ptr.To(98), 100, before, true, 0},
 		"a pod that is about to start, whatever was said before": {pendingPod(), ptr.To(-1000), 100, before, false, 0},
 	} {
@@ -63,27 +64,39 @@ func TestAFailureOfTheWorldAnnouncesTheNextAttempt(t *testing.T) {
 	lost.Status.Reason = "NodeLost"
 	unreachable := failedPod()
 	unreachable.Status.InitContainerStatuses[0].State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, Message: "ssh: connect to host h port 22: Connection refused"}
+	after := func(seconds int) string { return at(seconds).UTC().Format("15:04:05") + " UTC." }
 	for sentence, c := range map[string]struct {
 		pod     *corev1.Pod
 		attempt string
-		retries *int32
-		want    string // the end of the message
+		build   v1alpha1.BuildSpec
+		outcome Outcome
+		want    string // the end of the condition's message
 	}{
-		"the first of three":       {unreachable, "1", nil, "in the way. Attempt 2 of 3 starts at " + at(55).UTC().Format("15:04:05") + " UTC."},
-		"the second of three":      {unreachable, "2", nil, "in the way. Attempt 3 of 3 starts at " + at(65).UTC().Format("15:04:05") + " UTC."},
-		"the third of three":       {unreachable, "3", nil, annotation},
-		"no more than one":         {unreachable, "1", ptr.To[int32](0), annotation},
-		"the first of a lost pod":  {lost, "1", ptr.To[int32](1), "the pod was not replaced. Attempt 2 of 2 starts at " + at(55).UTC().Format("15:04:05") + " UTC."},
-		"a Job that does not say":  {unreachable, "", nil, "Attempt 2 of 3 starts at " + at(55).UTC().Format("15:04:05") + " UTC."},
-		"a Job that says nonsense": {unreachable, "-7", nil, "Attempt 2 of 3 starts at " + at(55).UTC().Format("15:04:05") + " UTC."},
+		"the first of three":       {unreachable, "1", v1alpha1.BuildSpec{}, Outcome{Hold: Retrying}, "in the way. Attempt 2 of 3 starts at " + after(55)},
+		"the second of three":      {unreachable, "2", v1alpha1.BuildSpec{}, Outcome{Hold: Retrying}, "in the way. Attempt 3 of 3 starts at " + after(65)},
+		"the third of three":       {unreachable, "3", v1alpha1.BuildSpec{}, Outcome{}, annotation},
+		"no more than one":         {unreachable, "1", v1alpha1.BuildSpec{Retries: ptr.To[int32](0)}, Outcome{}, annotation},
+		"the first of a lost pod":  {lost, "1", v1alpha1.BuildSpec{Retries: ptr.To[int32](1)}, Outcome{Hold: Retrying}, "the pod was not replaced. Attempt 2 of 2 starts at " + after(55)},
+		"a Job that does not say":  {unreachable, "", v1alpha1.BuildSpec{}, Outcome{Hold: Retrying}, "Attempt 2 of 3 starts at " + after(55)},
+		"a Job that says nonsense": {unreachable, "-7", v1alpha1.BuildSpec{}, Outcome{Hold: Retrying}, "Attempt 2 of 3 starts at " + after(55)},
+		"held back by a pod":       {unreachable, "1", v1alpha1.BuildSpec{}, Outcome{Hold: Queued}, "Attempt 2 of 3 starts at " + after(55)},
+		"held back on purpose":     {unreachable, "1", v1alpha1.BuildSpec{Suspend: true}, Outcome{Hold: Suspended}, "when spec.suspend is taken away."},
+		"kept from being made":     {unreachable, "1", v1alpha1.BuildSpec{}, Outcome{Obstacle: aFailure(v1alpha1.StepSchedule, v1alpha1.FailureRejected)}, "as it was"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			job := theJob(is(batchv1.JobFailed, batchv1.JobReasonBackoffLimitExceeded, 45))
 			job.Annotations[v1alpha1.AttemptAnnotation] = c.attempt
-			build := &v1alpha1.Build{Spec: v1alpha1.BuildSpec{Retries: c.retries}}
+			if c.outcome.Obstacle != nil {
+				c.outcome.Obstacle.Message = c.want
+			}
+			build := &v1alpha1.Build{Spec: c.build}
 			run := Observe(Evidence{Job: job, Pods: []*corev1.Pod{c.pod}, Build: build}, at(50).Time)
-			if !run.Ended() || !strings.HasSuffix(run.Failure.Message, c.want) {
-				t.Errorf("the message is %q, want %q at its end", run.Failure.Message, c.want)
+			if !run.Ended() || !strings.HasSuffix(run.Failure.Message, annotation) {
+				t.Errorf("the failure says %q", run.Failure.Message)
+			}
+			status := Conclude(build, Runs(build, run.Hash, []Run{run}), run.Hash, c.outcome, at(50))
+			if built := status.Conditions[0]; !strings.HasSuffix(built.Message, c.want) {
+				t.Errorf("the condition says %q, want %q at its end", built.Message, c.want)
 			}
 		})
 	}

@@ -37,6 +37,12 @@ type Run struct {
 // Ended says whether the run has ended.
 func (r Run) Ended() bool { return r.CompletionTime != nil }
 
+// Forgotten says whether the run ended before the one that the status shows: the history has dropped it, and the watch does
+// not show yet that its Job is deleted.
+func (r Run) Forgotten(status v1alpha1.BuildStatus) bool {
+	return r.Ended() && status.Run != nil && r.Job != status.Run.Job && r.StartTime.Before(status.Run.StartTime)
+}
+
 // lateness is how long the pods of a Job that has ended may be missing before they count as gone.
 // Jobs and Pods are watched separately, and one watch can be behind the other.
 const lateness = 30 * time.Second
@@ -60,7 +66,7 @@ func Observe(e Evidence, now time.Time) Run {
 		// The pod is the authority; its Job follows a second or two later.
 		image, ok := pushedImage(job, pod)
 		if !ok {
-			return run.fail(e, digestMissing(), pod, podEnd(pod, now))
+			return run.fail(noDigest(), pod, podEnd(pod, now))
 		}
 		run.Image = image
 		return run.end(v1alpha1.ResultSucceeded, pod, podEnd(pod, now))
@@ -78,20 +84,19 @@ func Observe(e Evidence, now time.Time) Run {
 		run.Failure, run.Recheck = e.Before, lateness
 		return run
 	case complete != nil:
-		return run.fail(e, digestMissing(), pod, complete.LastTransitionTime)
+		return run.fail(digestMissing(), pod, complete.LastTransitionTime)
 	}
 	failure := Failure(e)
 	if waitingReasons[failure.Reason] {
 		run.Failure, run.Stuck = failure, true
 		return run
 	}
-	return run.fail(e, failure, pod, failed.LastTransitionTime)
+	return run.fail(failure, pod, failed.LastTransitionTime)
 }
 
-func (r Run) fail(e Evidence, failure *v1alpha1.Failure, pod *corev1.Pod, at metav1.Time) Run {
-	r = r.end(string(failure.Reason), pod, at)
-	r.Failure = announce(e.Build, r.Run, failure)
-	return r
+func (r Run) fail(failure *v1alpha1.Failure, pod *corev1.Pod, at metav1.Time) Run {
+	r.Failure = failure
+	return r.end(string(failure.Reason), pod, at)
 }
 
 // attempt is which one at the same inputs the Job is; a Job that does not say is the first.
@@ -110,6 +115,15 @@ func (r Run) end(result string, pod *corev1.Pod, at metav1.Time) Run {
 	r.CompletionTime = &at
 	r.Duration = duration.HumanDuration(at.Sub(r.StartTime.Time))
 	return r
+}
+
+// noDigest is of a builder that was there to be asked, digestMissing of one that was not.
+func noDigest() *v1alpha1.Failure {
+	return &v1alpha1.Failure{
+		Step:    v1alpha1.StepPush,
+		Reason:  v1alpha1.FailureDigestMissing,
+		Message: "The builder ended well but said no digest of an image that it pushed; see that nothing in spec.builder.args or spec.builder.image keeps it from that" + thenAgain,
+	}
 }
 
 func digestMissing() *v1alpha1.Failure {

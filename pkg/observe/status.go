@@ -71,8 +71,8 @@ func Runs(build *v1alpha1.Build, hash string, runs []Run) v1alpha1.BuildStatus {
 	runs = slices.Clone(runs)
 	slices.SortStableFunc(runs, func(a, b Run) int { return a.StartTime.Compare(b.StartTime.Time) })
 	for _, run := range runs {
-		if shown := status.Run; shown != nil && run.Ended() && run.Job != shown.Job && run.StartTime.Before(shown.StartTime) {
-			continue // the history dropped it, and the watch does not show yet that its Job is deleted
+		if run.Forgotten(status) {
+			continue
 		}
 		if run.Ended() {
 			status.History = slices.DeleteFunc(status.History, func(old v1alpha1.Run) bool { return old.Job == run.Job })
@@ -135,7 +135,7 @@ func Conclude(build *v1alpha1.Build, status v1alpha1.BuildStatus, hash string, o
 		status.ShortDigest = digest[:shortDigestLength]
 	}
 
-	conditions := []metav1.Condition{built(&status, hash, outcome)}
+	conditions := []metav1.Condition{built(build, &status, hash, outcome)}
 	if build.Spec.Deployment == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionDeployed)
 	} else {
@@ -151,20 +151,21 @@ func Conclude(build *v1alpha1.Build, status v1alpha1.BuildStatus, hash string, o
 	return status
 }
 
-func built(status *v1alpha1.BuildStatus, hash string, outcome Outcome) metav1.Condition {
+func built(build *v1alpha1.Build, status *v1alpha1.BuildStatus, hash string, outcome Outcome) metav1.Condition {
 	condition := metav1.Condition{Type: v1alpha1.ConditionBuilt, Status: metav1.ConditionUnknown}
 	run := ptr.Deref(status.Run, v1alpha1.Run{})
+	due, again := Again(build, run)
 	if outcome.Obstacle != nil && outcome.Obstacle.Step != v1alpha1.StepDeploy {
-		status.Failure = outcome.Obstacle
+		status.Failure, again = outcome.Obstacle, false
 	}
 	switch {
-	case outcome.Hold == Retrying && status.Failure != nil && run.CompletionTime != nil:
-		condition.Reason, condition.Message = v1alpha1.ReasonRetrying, fmt.Sprintf("%s: %s", status.Failure.Reason, status.Failure.Message)
+	case outcome.Hold == Suspended:
+		condition.Reason, condition.Message = v1alpha1.ReasonSuspended, "The newest inputs are built when spec.suspend is taken away."
+	case again && run.Hash == hash && status.Failure != nil:
+		condition.Reason, condition.Message = v1alpha1.ReasonRetrying, announcement(build, run, status.Failure, due)
 	case status.Failure != nil:
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = string(status.Failure.Reason), status.Failure.Message
-	case outcome.Hold == Suspended:
-		condition.Reason, condition.Message = v1alpha1.ReasonSuspended, "The newest inputs are built when spec.suspend is taken away."
 	case outcome.Hold == Queued:
 		condition.Reason, condition.Message = v1alpha1.ReasonQueued, "The newest inputs are built when the run of older ones has ended."
 	case run.Hash == hash && run.Result == v1alpha1.ResultSucceeded:

@@ -81,7 +81,16 @@ func TestTheShellScriptsAreAlwaysTheSame(t *testing.T) {
 				if step.Name == gitSyncContainer {
 					want[2] = gitSyncScript
 				}
-				if step.Command != nil && !slices.Equal(step.Command, want) {
+				if step.Command == nil {
+					continue
+				}
+				// Names of variables may be anything, what stands in $(…) of a script too.
+				variables := map[string]string{"first ssh ssh-privatekey": "owned", "head -n 1 \"$own/key\"": "owned"}
+				var command []string
+				for _, part := range step.Command {
+					command = append(command, kubeletExpands(part, variables))
+				}
+				if !slices.Equal(command, want) {
 					t.Errorf("%s = %q gives %s the command %q", text.name, value, step.Name, step.Command)
 				}
 			}

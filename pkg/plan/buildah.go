@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,9 +19,10 @@ var buildah = builder{
 	dir:         "/build",
 	storage:     "/home/build/.local/share/containers",
 	authorities: "/etc/ssl/certs",
-	group:       rootlessUser,
 	security:    rootless,
-	script: `buildah build "$@" "$CONTEXT"
+	// A list of that name is left on a volume that outlives the pod, and would be added to.
+	script: `buildah manifest rm ` + buildahImage + ` >/dev/null 2>&1 || true
+buildah build "$@" "$CONTEXT"
 for destination in $PUSH_TO; do
 	buildah $PUSH --digestfile=` + terminationLog + ` ` + buildahImage + ` "docker://$destination"
 done`,
@@ -36,7 +38,7 @@ func buildahArgs(b builder, build *v1alpha1.Build) []string {
 	image, settings := build.Spec.Image, ptr.Deref(build.Spec.Builder, v1alpha1.Builder{})
 	dir, file := b.dockerfile(build)
 	args := []string{
-		"--file=" + path.Join(dir, file),
+		"--file=" + csv(path.Join(dir, file)),
 	}
 	if image.Insecure {
 		args = append(args, insecureFlag)
@@ -114,10 +116,14 @@ func buildahFiles(build *v1alpha1.Build) map[string]string {
 	if len(settings.Mirrors) > 0 {
 		config.WriteString("[[registry]]\nlocation = \"docker.io\"\n")
 		for _, mirror := range settings.Mirrors {
-			fmt.Fprintf(&config, "[[registry.mirror]]\nlocation = %q\ninsecure = %t\n", mirror, build.Spec.Image.Insecure)
+			insecure := build.Spec.Image.Insecure || slices.Contains(settings.InsecureRegistries, mirror)
+			fmt.Fprintf(&config, "[[registry.mirror]]\nlocation = %q\ninsecure = %t\n", mirror, insecure)
 		}
 	}
 	for _, host := range settings.InsecureRegistries {
+		if host == "docker.io" {
+			continue
+		}
 		fmt.Fprintf(&config, "[[registry]]\nlocation = %q\ninsecure = true\n", host)
 	}
 	return map[string]string{buildahRegistries: config.String()}

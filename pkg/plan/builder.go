@@ -25,8 +25,6 @@ type builder struct {
 	storage string
 	// authorities is where the public certificate authorities are in the builder's image.
 	authorities string
-	// group may read the pod's volumes.
-	group int64
 	// security of the container: the least that the builder works with.
 	security corev1.SecurityContext
 	// script runs the builder where that is more than one command; empty for the entrypoint of the image. Its arguments

@@ -19,7 +19,6 @@ var buildKit = builder{
 	dir:         "/build",
 	storage:     "/home/user/.local/share/buildkit",
 	authorities: "/etc/ssl/certs",
-	group:       rootlessUser,
 	security:    rootless,
 	// The metadata has more than fits into a termination message; the digest in it is the pushed image's.
 	script: `buildctl-daemonless.sh build --metadata-file=/tmp/metadata.json "$@"
@@ -90,14 +89,17 @@ func buildKitArgs(b builder, build *v1alpha1.Build) []string {
 	}
 	args = append(args, "--output="+csv(output...))
 	if cache := settings.Cache; cache != nil {
-		args = append(args,
-			"--export-cache="+csv("type=registry", "ref="+cache.Repository, "mode=max"),
-			"--import-cache="+csv("type=registry", "ref="+cache.Repository))
+		ref := "ref=" + cache.Repository + ":" + buildKitCacheTag
+		args = append(args, "--export-cache="+csv("type=registry", ref, "mode=max"), "--import-cache="+csv("type=registry", ref))
 	}
 	return args
 }
 
-const buildKitConfig = "buildkitd.toml"
+const (
+	buildKitConfig = "buildkitd.toml"
+	// buildKitCacheTag is of the cache; without one it would be latest, perhaps of the image itself.
+	buildKitCacheTag = "buildcache"
+)
 
 func buildKitEnv(b builder, build *v1alpha1.Build) []corev1.EnvVar {
 	flags := "--oci-worker-no-process-sandbox" // it would need to mount /proc, which an unprivileged container may not

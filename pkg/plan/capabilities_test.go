@@ -1,10 +1,10 @@
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -61,23 +61,20 @@ func cacheIn(b *v1alpha1.Build) *v1alpha1.Cache {
 	return builder.Cache
 }
 
-func TestABuilderHonoursWhatItsTableSaysAndNothingElse(t *testing.T) {
+// What the table calls the way in which a builder honours a field has to be in the Job that asks for it.
+func TestABuilderHonoursWhatItsTableSays(t *testing.T) {
 	for _, c := range Capabilities {
-		for name := range builders {
-			asked := aBuild(func(b *v1alpha1.Build) { builderIn(b).Name = name })
-			if c.Field == "builder.cache.ttl" {
-				cacheIn(asked)
+		for name, how := range c.By {
+			build := aBuild(func(b *v1alpha1.Build) { builderIn(b).Name = name })
+			ask[c.Field](build)
+			encoded, err := json.Marshal(Job(build, "0123456789", 1, testImages))
+			if err != nil {
+				t.Fatal(err)
 			}
-			plain := Job(asked, "0123456789", 1, testImages).Spec
-			ask[c.Field](asked)
-			_, can := c.By[name]
-			honours := !reflect.DeepEqual(plain, Job(asked, "0123456789", 1, testImages).Spec)
-			// A builder that the CRD refuses the field with may do what it likes.
-			if can && !honours {
-				t.Errorf("%s says that it can do %s, but its Job does not", name, c.Field)
-			}
-			if !can && c.Field != "builder.secrets" && c.Field != "builder.platforms, several" && honours {
-				t.Errorf("%s says that it cannot do %s, but its Job does", name, c.Field)
+			for _, word := range strings.Split(how, ", ") {
+				if !strings.Contains(string(encoded), word) {
+					t.Errorf("%s is to honour %s with %s, which its Job does not have", name, c.Field, word)
+				}
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"strings"
@@ -39,15 +40,13 @@ func gitSync(build *v1alpha1.Build, image string) corev1.Container {
 		"--root=" + workspaceDir,
 		"--link=" + sourceLink,
 		"--one-time",
+		"--ref=" + cmp.Or(git.Revision, "HEAD"), // always, or builder.env could
 		fmt.Sprintf("--depth=%d", ptr.Deref(git.Depth, 1)),
 		fmt.Sprintf("--sync-timeout=%ds", seconds(timeout(build))), // the Job's deadline counts, not git-sync's default of 120 s
 	}
 	mounts := []corev1.VolumeMount{
 		{Name: workspaceVolume, MountPath: workspaceDir},
 		{Name: gitKeysVolume, MountPath: gitKeysDir},
-	}
-	if git.Revision != "" {
-		args = append(args, "--ref="+git.Revision)
 	}
 	if git.Submodules != "" {
 		args = append(args, "--submodules="+strings.ToLower(string(git.Submodules)))
@@ -76,6 +75,7 @@ func gitSync(build *v1alpha1.Build, image string) corev1.Container {
 		Args:    args,
 		Env: append(userEnv(build),
 			corev1.EnvVar{Name: "TRANSPORT", Value: transport},
+			corev1.EnvVar{Name: "CONTEXT_DIR", Value: escaped(build.Spec.Source.ContextDir)},
 			corev1.EnvVar{Name: "GIT_SECRET", Value: escaped(git.SecretName)},
 			corev1.EnvVar{Name: "REGISTRY_SECRET", Value: escaped(build.Spec.Image.SecretName)}),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,

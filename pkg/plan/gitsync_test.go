@@ -11,14 +11,18 @@ import (
 // A script is gitsync.sh in a directory that stands for the root of its container, with a git-sync that tells
 // what it was called with.
 type script struct {
-	t    *testing.T
-	root string
+	t     *testing.T
+	root  string
+	shell []string
 }
+
+// shells are those that may be /bin/sh in an image: upstream's has bash.
+var shells = [][]string{{"/bin/sh"}, {"bash"}, {"dash"}, {"busybox", "sh"}}
 
 func newScript(t *testing.T) script {
 	t.Helper()
-	s := script{t, t.TempDir()}
-	for _, dir := range []string{"run/git", "etc/git-secret", "etc/git-ca", "etc/registry-secret", "etc/ssl/certs", "dev", "bin"} {
+	s := script{t, t.TempDir(), shells[0]}
+	for _, dir := range []string{"run/git", "etc/git-secret", "etc/git-ca", "etc/registry-secret", "etc/ssl/certs", "dev", "bin", "workspace/source/services"} {
 		if err := os.MkdirAll(filepath.Join(s.root, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -47,10 +51,10 @@ func (s script) read(file string) string {
 func (s script) run(env ...string) (out string, ok bool) {
 	s.t.Helper()
 	text := gitSyncScript
-	for _, path := range []string{"/etc/", "/run/git", "/dev/termination-log", "/git-sync \"$@\""} {
+	for _, path := range []string{"/etc/", "/run/git", "/dev/termination-log", "/git-sync \"$@\"", "/workspace/"} {
 		text = strings.ReplaceAll(text, path, s.root+path)
 	}
-	cmd := exec.Command("/bin/sh", "-ec", text, "git-sync", "--repo=url")
+	cmd := exec.Command(s.shell[0], append(s.shell[1:len(s.shell):len(s.shell)], "-ec", text, "git-sync", "--repo=url")...)
 	cmd.Env = append([]string{"PATH=" + filepath.Join(s.root, "bin") + ":" + os.Getenv("PATH"), "GIT_SECRET=creds", "REGISTRY_SECRET="}, env...)
 	printed, err := cmd.CombinedOutput()
 	return strings.ReplaceAll(string(printed), s.root, ""), err == nil
@@ -88,12 +92,47 @@ func TestGitSyncScript(t *testing.T) {
 			}
 		})
 	}
+	for _, shell := range shells {
+		if _, err := exec.LookPath(shell[0]); err != nil {
+			continue
+		}
+		t.Run("in the shell "+shell[0], func(t *testing.T) {
+			s := newScript(t)
+			s.shell = shell
+			s.write("etc/git-secret/password", "s3cret\n")
+			s.write("etc/git-secret/ca.crt", "of the Secret")
+			if out, ok := s.run("TRANSPORT=https"); !ok || !strings.Contains(out, "--password-file=/run/git/password\nuser: git\nca: /run/git/ca.crt\numask: 0022") {
+				t.Error(ok, out)
+			}
+		})
+	}
+	t.Run("a directory that is not there is told, after the commit", func(t *testing.T) {
+		s := newScript(t)
+		if out, ok := s.run("TRANSPORT=https", "GIT_SECRET=", "CONTEXT_DIR=services"); !ok {
+			t.Error(out)
+		}
+		out, ok := s.run("TRANSPORT=https", "GIT_SECRET=", "CONTEXT_DIR=services/no such")
+		if ok || !strings.HasSuffix(out, "build-controller: the repository has no directory \"services/no such\"\n") || s.read("dev/termination-log") != "a commit\n" {
+			t.Error(ok, out)
+		}
+	})
+	t.Run("an ssh key for the submodules of a repository over https", func(t *testing.T) {
+		s := newScript(t)
+		s.write("etc/git-secret/ssh", "any\n")
+		if out, ok := s.run("TRANSPORT=https"); !ok || strings.Contains(out, "--ssh") {
+			t.Error("without known_hosts:", ok, out)
+		}
+		s.write("etc/git-secret/known_hosts", "host ssh-ed25519 AAAA\n")
+		if out, ok := s.run("TRANSPORT=https"); !ok || !strings.Contains(out, "--ssh-key-file=/run/git/key") {
+			t.Error("with known_hosts:", ok, out)
+		}
+	})
 	t.Run("private authorities are trusted beside the public ones", func(t *testing.T) {
 		s := newScript(t)
-		s.write("etc/git-secret/ca.crt", "of the Secret\n")
+		s.write("etc/git-secret/ca.crt", "of the Secret") // a newline is quickly lost
 		s.write("etc/git-ca/ca.crt", "of the ConfigMap\n")
 		out, ok := s.run("TRANSPORT=https")
-		if got := s.read("run/git/ca.crt"); !ok || !strings.Contains(out, "ca: /run/git/ca.crt") || got != "public\nof the Secret\nof the ConfigMap\n" {
+		if got := s.read("run/git/ca.crt"); !ok || !strings.Contains(out, "ca: /run/git/ca.crt") || got != "public\nof the Secret\nof the ConfigMap\n\n" {
 			t.Errorf("%v %s, authorities %q", ok, out, got)
 		}
 	})

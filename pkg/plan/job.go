@@ -42,19 +42,16 @@ func Job(build *v1alpha1.Build, hash string, attempt int32, images Images) *batc
 		AutomountServiceAccountToken:  ptr.To(false),
 		EnableServiceLinks:            ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To[int64](5), // a cancelled build has nothing to tidy up
-		SecurityContext: &corev1.PodSecurityContext{
-			FSGroup:        ptr.To(builderOf(build).group),
-			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		InitContainers:     []corev1.Container{literal(gitSync(build, images.GitSync))},
-		Containers:         []corev1.Container{literal(builderContainer(build, images))},
-		Volumes:            volumes(build),
-		NodeSelector:       settings.NodeSelector,
-		Tolerations:        settings.Tolerations,
-		Affinity:           settings.Affinity,
-		PriorityClassName:  settings.PriorityClassName,
-		ServiceAccountName: settings.ServiceAccountName,
-		HostAliases:        settings.HostAliases,
+		SecurityContext:               podSecurity(build),
+		InitContainers:                []corev1.Container{literal(gitSync(build, images.GitSync))},
+		Containers:                    []corev1.Container{literal(builderContainer(build, images))},
+		Volumes:                       volumes(build),
+		NodeSelector:                  settings.NodeSelector,
+		Tolerations:                   settings.Tolerations,
+		Affinity:                      settings.Affinity,
+		PriorityClassName:             settings.PriorityClassName,
+		ServiceAccountName:            settings.ServiceAccountName,
+		HostAliases:                   settings.HostAliases,
 	}
 	if settings.RuntimeClassName != "" {
 		pod.RuntimeClassName = &settings.RuntimeClassName
@@ -103,8 +100,27 @@ func Job(build *v1alpha1.Build, hash string, attempt int32, images Images) *batc
 	}
 }
 
-// literal keeps the kubelet from reading $(NAME) in an argument as a variable: what users write is taken as it is.
+// podSecurity has a group for volumes only if a claim is among them, which a builder that is not root could not write to
+// otherwise: with it, all directories below a volume inherit the volume's group, and so would those of the image.
+func podSecurity(build *v1alpha1.Build) *corev1.PodSecurityContext {
+	security := &corev1.PodSecurityContext{SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
+	if settings := build.Spec.Builder; settings != nil {
+		for _, volume := range settings.Volumes {
+			if user := builderOf(build).security.RunAsGroup; volume.PersistentVolumeClaim != nil && user != nil {
+				security.FSGroup = user
+				security.FSGroupChangePolicy = ptr.To(corev1.FSGroupChangeOnRootMismatch) // not every file of a cache before every build
+			}
+		}
+	}
+	return security
+}
+
+// literal keeps the kubelet from reading $(NAME) in a command or an argument as a variable: what users write is taken as it
+// is, and a script's $(command) is not replaced by a variable that a user gave that name.
 func literal(container corev1.Container) corev1.Container {
+	for i, arg := range container.Command {
+		container.Command[i] = escaped(arg)
+	}
 	for i, arg := range container.Args {
 		container.Args[i] = escaped(arg)
 	}

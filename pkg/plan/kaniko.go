@@ -18,7 +18,6 @@ var kaniko = builder{
 	// Dockerfile puts into a WORKDIR of that name.
 	dir:         "/kaniko",
 	authorities: "/kaniko/ssl/certs",
-	group:       gitSyncUser,
 	security: corev1.SecurityContext{
 		RunAsUser:                ptr.To[int64](0),
 		AllowPrivilegeEscalation: ptr.To(false),

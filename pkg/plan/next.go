@@ -26,14 +26,19 @@ type Step struct {
 // Next decides about the runs of a Build. hash is that of the newest inputs; jobs and pods are all that belong to
 // the Build; runs are the Jobs that its status does not remember as finished.
 func Next(build *v1alpha1.Build, hash string, jobs []*batchv1.Job, pods []*corev1.Pod, runs []observe.Run, now time.Time) Step {
-	var others []*batchv1.Job // of older inputs, under way
+	var others, stuck []*batchv1.Job // of older inputs, under way
 	replaceable := build.Spec.RunPolicy == v1alpha1.RunPolicyReplace
 	for _, run := range runs {
 		switch job := jobNamed(jobs, run.Job); {
+		case run.Forgotten(build.Status):
 		case run.Hash == hash && run.Stuck:
 			return Step{Stop: []*batchv1.Job{job}, Hold: observe.Retrying}
 		case run.Hash == hash && run.Ended():
-			if due, again := observe.Again(build, run.Run); again {
+			due, again := observe.Again(build, run.Run)
+			switch {
+			case again && build.Spec.Suspend:
+				return Step{Hold: observe.Suspended}
+			case again:
 				return Step{Hold: observe.Retrying, After: due.Sub(now)}
 			}
 			return Step{}
@@ -41,6 +46,9 @@ func Next(build *v1alpha1.Build, hash string, jobs []*batchv1.Job, pods []*corev
 			return Step{}
 		case !run.Ended():
 			others = append(others, job)
+			if run.Stuck {
+				stuck = append(stuck, job)
+			}
 			// Under Latest a run may end, but one that waits for what may never come only stands in the way.
 			replaceable = replaceable || run.Failure != nil
 		}
@@ -51,7 +59,7 @@ func Next(build *v1alpha1.Build, hash string, jobs []*batchv1.Job, pods []*corev
 	attempt, due := observe.NextAttempt(build, hash)
 	switch old := jobNamed(jobs, JobName(build, hash, attempt)); {
 	case build.Spec.Suspend:
-		return Step{Hold: observe.Suspended}
+		return Step{Stop: stuck, Hold: observe.Suspended}
 	case len(others) > 0 && replaceable:
 		return Step{Stop: others, Hold: observe.Queued}
 	case len(others) > 0:

@@ -73,6 +73,15 @@ func waits(waited, ago time.Duration) func(*v1alpha1.Build) {
 	}
 }
 
+// showing makes the status show a run that came a minute after those of the other helpers.
+func showing(run observe.Run, job string) func(*v1alpha1.Build) {
+	return func(b *v1alpha1.Build) {
+		run.Job, run.StartTime = job, &metav1.Time{Time: run.StartTime.Add(time.Minute)}
+		b.Status.Run = &run.Run
+		b.Status.History = []v1alpha1.Run{run.Run}
+	}
+}
+
 // history makes the status remember runs, the newest first, which is also the one that is shown.
 func history(runs ...observe.Run) func(*v1alpha1.Build) {
 	return func(b *v1alpha1.Build) {
@@ -119,8 +128,8 @@ func TestNext(t *testing.T) {
 		"suspended, an older run is not cancelled": {
 			build: []func(*v1alpha1.Build){suspend, replace}, runs: []observe.Run{running(older)}, want: Step{Hold: observe.Suspended},
 		},
-		"suspended, an older run that only waited is left alone": {
-			build: []func(*v1alpha1.Build){suspend}, runs: []observe.Run{stuck(older)}, want: Step{Hold: observe.Suspended},
+		"suspended, an older run that cannot start gives its Job up all the same": {
+			build: []func(*v1alpha1.Build){suspend}, runs: []observe.Run{stuck(older)}, want: Step{Hold: observe.Suspended, Stop: []*batchv1.Job{jobOf(older)}},
 		},
 		"under Latest an older run may end":           {runs: []observe.Run{running(older)}, want: Step{Hold: observe.Queued}},
 		"under Latest an older run that waits is not": {runs: []observe.Run{waiting(older)}, want: stop(older)},
@@ -174,13 +183,18 @@ func TestNext(t *testing.T) {
 		"pauses have a limit": {
 			build: []func(*v1alpha1.Build){retries(10), history(failedAt(newest, 10, 0))}, want: Step{Hold: observe.Retrying, After: 5 * time.Minute},
 		},
-		"suspended, no further attempt":    {build: []func(*v1alpha1.Build){suspend, history(failedAt(newest, 1, 10))}, want: Step{Hold: observe.Suspended}},
+		"suspended, no further attempt":                         {build: []func(*v1alpha1.Build){suspend, history(failedAt(newest, 1, 10))}, want: Step{Hold: observe.Suspended}},
+		"suspended in the moment of the failure":                {build: []func(*v1alpha1.Build){suspend}, runs: []observe.Run{failedAt(newest, 1, 0)}, want: Step{Hold: observe.Suspended}},
+		"a failure that a controller without attempts has left": {build: []func(*v1alpha1.Build){history(failedAt(newest, 0, 100))}, jobs: []string{newest}},
+		"an attempt that the history dropped, its Job still shown, tells nothing": {
+			build: []func(*v1alpha1.Build){retries(1), showing(failedAt(newest, 2, 5), "shop-attempt-2")}, runs: []observe.Run{failedAt(newest, 1, 60)},
+		},
 		"older inputs are not tried again": {build: []func(*v1alpha1.Build){history(failedAt(older, 1, 0))}, want: start},
 
 		"what could not start waits half a minute":              {build: []func(*v1alpha1.Build){waits(5, 17)}, want: Step{Hold: observe.Retrying, After: 13 * time.Second}},
 		"then it is started anew, which is no attempt":          {build: []func(*v1alpha1.Build){waits(5, 30)}, want: start},
-		"and then waits as long as it has waited":               {build: []func(*v1alpha1.Build){waits(100, 40)}, want: Step{Hold: observe.Retrying, After: time.Minute}},
-		"but never longer than five minutes":                    {build: []func(*v1alpha1.Build){waits(10000, 0)}, want: Step{Hold: observe.Retrying, After: 5 * time.Minute}},
+		"then its pod may wait as long, and gives way as long":  {build: []func(*v1alpha1.Build){waits(100, 40)}, want: Step{Hold: observe.Retrying, After: 160 * time.Second}},
+		"but neither is ever longer than five minutes":          {build: []func(*v1alpha1.Build){waits(10000, 0)}, want: Step{Hold: observe.Retrying, After: 10 * time.Minute}},
 		"a run whose Job somebody deleted is made anew at once": {build: []func(*v1alpha1.Build){history(running(newest))}, want: start},
 
 		"a pod whose Job is gone still pushes": {pods: pod(corev1.PodRunning), want: Step{Hold: observe.Queued}},

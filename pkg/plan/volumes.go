@@ -2,6 +2,7 @@ package plan
 
 import (
 	"maps"
+	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,8 +31,8 @@ const (
 	dockerConfig = "config.json"
 )
 
-// secretMode lets nobody but the owner and the pod's fsGroup read: ssh refuses a key that others can read.
-const secretMode = 0o400
+// secretMode lets every user read: a container has only one, who is another for each builder. ssh gets a copy that is its own.
+const secretMode = 0o444
 
 func volumes(build *v1alpha1.Build) []corev1.Volume {
 	git, image, settings := build.Spec.Source.Git, build.Spec.Image, ptr.Deref(build.Spec.Builder, v1alpha1.Builder{})
@@ -98,7 +99,7 @@ func hasVolume(build *v1alpha1.Build, name string) bool {
 func needsStorage(build *v1alpha1.Build) bool {
 	storage := builderOf(build).storage
 	return storage != "" && !slices.ContainsFunc(ptr.Deref(build.Spec.Builder, v1alpha1.Builder{}).Volumes,
-		func(v v1alpha1.Volume) bool { return v.MountPath == storage })
+		func(v v1alpha1.Volume) bool { return path.Clean(v.MountPath) == storage })
 }
 
 func authorities(configMap string) corev1.VolumeSource {

@@ -554,7 +554,7 @@ func schema_pkg_apis_build_v1alpha1_BuildSpec(ref common.ReferenceCallback) comm
 					},
 					"retries": {
 						SchemaProps: spec.SchemaProps{
-							Description: "retries is how often a run is tried again whose failure passes by itself: a pod that was evicted, a node that was lost, a registry or git server that could not be reached or was out of order. The pauses between double from 10s to at most 5m. What the source, the Dockerfile or the spec does wrong is never tried again. Default: 2.",
+							Description: "retries is how often a run is tried again whose failure passes by itself: a pod that was evicted, a node that was lost, a registry or git server that could not be reached or was out of order. The pauses between double from 10s to at most 5m. What the source, the Dockerfile or the spec does wrong is never tried again. Raising it gives a run that failed so further attempts. Default: 2.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -1238,7 +1238,7 @@ func schema_pkg_apis_build_v1alpha1_GitSource(ref common.ReferenceCallback) comm
 					},
 					"sparse": {
 						SchemaProps: spec.SchemaProps{
-							Description: "sparse checks out nothing but contextDir, and fetches no other file's content: for a directory of a large repository. The git server has to allow partial clones, as all the well-known ones do.",
+							Description: "sparse checks out nothing but contextDir, and the files beside the directories above it, and fetches no other file's content: for a directory of a large repository. The git server has to allow partial clones, as all the well-known ones do.",
 							Type:        []string{"boolean"},
 							Format:      "",
 						},

@@ -81,7 +81,7 @@ type BuildList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.image.annotations) || size(self.image.annotations) == 0 || (has(self.builder) && has(self.builder.name) && self.builder.name in ['BuildKit', 'Buildah'])",message="image.annotations cannot be honoured by Kaniko; set builder.name to BuildKit or Buildah"
 // +kubebuilder:validation:XValidation:rule="!has(self.image.sbom) || !self.image.sbom || (has(self.builder) && has(self.builder.name) && self.builder.name == 'BuildKit')",message="image.sbom cannot be honoured by Kaniko or Buildah; set builder.name to BuildKit"
 // +kubebuilder:validation:XValidation:rule="!has(self.image.provenance) || !self.image.provenance || (has(self.builder) && has(self.builder.name) && self.builder.name == 'BuildKit')",message="image.provenance cannot be honoured by Kaniko or Buildah; set builder.name to BuildKit"
-// +kubebuilder:validation:XValidation:rule="!has(self.source.git.sparse) || !self.source.git.sparse || (has(self.source.contextDir) && size(self.source.contextDir) > 0 && self.source.contextDir != '.')",message="source.git.sparse needs source.contextDir: that directory is what is checked out"
+// +kubebuilder:validation:XValidation:rule="!has(self.source.git.sparse) || !self.source.git.sparse || (has(self.source.contextDir) && !self.source.contextDir.matches('^([.]?/*)*$'))",message="source.git.sparse needs source.contextDir: that directory is what is checked out"
 type BuildSpec struct {
 	// source is where the code comes from.
 	// +required
@@ -107,7 +107,8 @@ type BuildSpec struct {
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 	// retries is how often a run is tried again whose failure passes by itself: a pod that was evicted, a node that was lost, a
 	// registry or git server that could not be reached or was out of order. The pauses between double from 10s to at most 5m.
-	// What the source, the Dockerfile or the spec does wrong is never tried again. Default: 2.
+	// What the source, the Dockerfile or the spec does wrong is never tried again. Raising it gives a run that failed so
+	// further attempts. Default: 2.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10
@@ -185,8 +186,8 @@ type GitSource struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Recursive;Shallow;Off
 	Submodules Submodules `json:"submodules,omitempty"`
-	// sparse checks out nothing but contextDir, and fetches no other file's content: for a directory of a large repository. The
-	// git server has to allow partial clones, as all the well-known ones do.
+	// sparse checks out nothing but contextDir, and the files beside the directories above it, and fetches no other file's
+	// content: for a directory of a large repository. The git server has to allow partial clones, as all the well-known ones do.
 	// +optional
 	Sparse bool `json:"sparse,omitempty"`
 }
@@ -257,7 +258,9 @@ type Builder struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
+	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=4096
+	// +kubebuilder:validation:items:XValidation:rule="!self.matches('^--?(no-push|push|digest-file|tar-path|tarPath|metadata-file|help|h|version|v)(=.*)?$')",message="args must not name a flag by which nothing is pushed or the digest goes elsewhere: the Deployment runs what was pushed, by digest"
 	Args []string `json:"args,omitempty"`
 	// env of the containers that clone and build, for example HTTPS_PROXY. The Dockerfile does not see it.
 	// +optional
@@ -343,6 +346,7 @@ type Builder struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:XValidation:rule="self.all(v, self.filter(w, w.mountPath == v.mountPath).size() == 1)",message="two volumes have the same mountPath"
 	Volumes []Volume `json:"volumes,omitempty"`
 }
 
@@ -372,6 +376,7 @@ type Cache struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('87600h')",message="ttl must be between 1s and 87600h"
 	TTL *metav1.Duration `json:"ttl,omitempty"`
 }
 
@@ -417,7 +422,8 @@ type Volume struct {
 	// mountPath is where the volume is mounted.
 	// +required
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.startsWith('/') && self != '/' && !self.contains(':') && !self.matches('(^|/)[.][.](/|$)') && !self.matches('[[:cntrl:]]')",message="mountPath must be an absolute path without '..' and ':'"
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/') && self != '/' && !self.contains(':') && !self.matches('//|/[.][.]?(/|$)') && !self.matches('[[:cntrl:]]')",message="mountPath must be an absolute path without '//', '.', '..' and ':'"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^/(kaniko|build|dev|proc|sys)(/|$)')",message="mountPath must not be below /kaniko, /build, /dev, /proc or /sys, where the build's own files are"
 	MountPath string `json:"mountPath"`
 	// subPath is the directory of the volume that is mounted. Default: its root.
 	// +optional

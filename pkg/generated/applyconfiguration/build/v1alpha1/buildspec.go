@@ -28,7 +28,8 @@ type BuildSpecApplyConfiguration struct {
 	Timeout *v1.Duration `json:"timeout,omitempty"`
 	// retries is how often a run is tried again whose failure passes by itself: a pod that was evicted, a node that was lost, a
 	// registry or git server that could not be reached or was out of order. The pauses between double from 10s to at most 5m.
-	// What the source, the Dockerfile or the spec does wrong is never tried again. Default: 2.
+	// What the source, the Dockerfile or the spec does wrong is never tried again. Raising it gives a run that failed so
+	// further attempts. Default: 2.
 	Retries *int32 `json:"retries,omitempty"`
 	// runPolicy says what happens to a running build when the inputs change: Latest lets it finish and then
 	// builds the newest inputs only; Replace cancels it at once. Default: Latest.

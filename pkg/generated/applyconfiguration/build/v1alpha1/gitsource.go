@@ -28,8 +28,8 @@ type GitSourceApplyConfiguration struct {
 	// submodules says which of them are cloned: Recursive all, Shallow those of the repository itself, Off none.
 	// Default: Recursive.
 	Submodules *buildv1alpha1.Submodules `json:"submodules,omitempty"`
-	// sparse checks out nothing but contextDir, and fetches no other file's content: for a directory of a large repository. The
-	// git server has to allow partial clones, as all the well-known ones do.
+	// sparse checks out nothing but contextDir, and the files beside the directories above it, and fetches no other file's
+	// content: for a directory of a large repository. The git server has to allow partial clones, as all the well-known ones do.
 	Sparse *bool `json:"sparse,omitempty"`
 }
 
