@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -56,7 +57,9 @@ type Controller struct {
 	kube   kubernetes.Interface
 	client clientset.Interface
 	images plan.Images
-	clock  clock.PassiveClock
+	// clock is this machine's, and skew how far the API server's is ahead of it: times are compared with the API server's.
+	clock clock.PassiveClock
+	skew  atomic.Int64
 
 	// Builds come through the generated shared informer; own outweighs it until it shows our own last write.
 	informer cache.SharedIndexInformer
@@ -218,7 +221,7 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) (time.Dura
 
 	hash := plan.Hash(build)
 	runs := c.observe(ctx, build, jobs, pods)
-	step := plan.Next(build, hash, jobs, pods, runs, c.clock.Now())
+	step := plan.Next(build, hash, jobs, pods, runs, c.now())
 	outcome := observe.Outcome{Hold: step.Hold}
 	if err := c.stop(ctx, build, step.Stop, runs); err != nil {
 		return 0, err
@@ -248,7 +251,7 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) (time.Dura
 		outcome.Obstacle = obstacle
 	}
 
-	status = observe.Conclude(build, status, hash, outcome, metav1.NewTime(c.clock.Now()))
+	status = observe.Conclude(build, status, hash, outcome, metav1.NewTime(c.now()))
 	err = c.report(ctx, build, status)
 	if apierrors.IsNotFound(err) {
 		// Deleted before our finalizer was on it. Garbage collection may take its time, and what was started must not push.
@@ -295,10 +298,10 @@ func (c *Controller) observe(ctx context.Context, build *v1alpha1.Build, jobs []
 				evidence.Events = append(evidence.Events, c.mountFailures.ByIndex(feed.ByInvolved, feed.InvolvedKey("Pod", pod.Namespace, pod.Name))...)
 			}
 		}
-		run := observe.Observe(evidence, c.clock.Now())
+		run := observe.Observe(evidence, c.now())
 		if run.Ended() && run.Failure != nil {
 			evidence.Log = c.failedLog(ctx, job.Namespace, evidence.Pods)
-			run = observe.Observe(evidence, c.clock.Now())
+			run = observe.Observe(evidence, c.now())
 		}
 		runs = append(runs, run)
 	}
@@ -340,8 +343,11 @@ func (t *tail) Write(p []byte) (int, error) {
 // start makes the Job of an attempt at the newest inputs. Its name is made of their hash, so it is made once, whatever crashes when. It returns
 // neither a Job nor an obstacle while garbage collection is about to make room.
 func (c *Controller) start(ctx context.Context, build *v1alpha1.Build, hash string, attempt int32) (*batchv1.Job, *v1alpha1.Failure, error) {
-	jobs := c.kube.BatchV1().Jobs(build.Namespace)
+	jobs, asked := c.kube.BatchV1().Jobs(build.Namespace), c.clock.Now()
 	job, err := jobs.Create(ctx, plan.Job(build, hash, attempt, c.images), metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
+	if err == nil {
+		c.setClock(asked, job.CreationTimestamp.Time)
+	}
 	if apierrors.IsAlreadyExists(err) {
 		// Our own earlier write that the watch has not shown yet, or an object of somebody else.
 		job, err = jobs.Get(ctx, plan.JobName(build, hash, attempt), metav1.GetOptions{})
@@ -358,6 +364,24 @@ func (c *Controller) start(ctx context.Context, build *v1alpha1.Build, hash stri
 	klog.FromContext(ctx).Info("Started a run", "job", klog.KObj(job), "inputs", hash, "attempt", attempt)
 	c.jobs.Wrote(job)
 	return job, nil, nil
+}
+
+// now is the time by the API server's clock, from which most times come that are compared with it. On a laptop whose clock is
+// ahead every pause would be over before it began.
+func (c *Controller) now() time.Time { return c.clock.Now().Add(time.Duration(c.skew.Load())) }
+
+// setClock learns the API server's clock from what was asked for then and made now, or in between: that is no difference, nor are the
+// fractions of a second that the API server's times lack.
+func (c *Controller) setClock(asked, made time.Time) {
+	const tolerance = 2 * time.Second
+	skew := made.Sub(asked)
+	if skew > 0 {
+		skew = max(0, made.Sub(c.clock.Now()))
+	}
+	if skew.Abs() < tolerance {
+		skew = 0
+	}
+	c.skew.Store(int64(skew))
 }
 
 // stop ends Jobs that are in the way. In the foreground: such a Job stays until its pods are gone, and whoever waits

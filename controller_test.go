@@ -46,8 +46,9 @@ type world struct {
 	kube   *fake.Clientset
 	client *buildfake.Clientset
 	c      *Controller
-	seen   int // actions of kube that writes has already returned
-	seenB  int // and of client
+	seen   int           // actions of kube that writes has already returned
+	seenB  int           // and of client
+	skew   time.Duration // of the API server's clock
 	uids   int
 }
 
@@ -82,7 +83,7 @@ func (w *world) completeMeta(action clienttesting.Action) (bool, runtime.Object,
 	if err == nil && obj.GetUID() == "" {
 		w.uids++
 		obj.SetUID(types.UID(fmt.Sprintf("uid-%d", w.uids)))
-		obj.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
+		obj.SetCreationTimestamp(metav1.NewTime(time.Now().Add(w.skew).Truncate(time.Second)))
 	}
 	return false, nil, nil
 }
@@ -324,7 +325,7 @@ func (w *world) nodeLost() {
 func (w *world) jobEnds(conditionType batchv1.JobConditionType, reason string) {
 	w.t.Helper()
 	job := w.job()
-	job.Status.Conditions = []batchv1.JobCondition{{Type: conditionType, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.Now()}}
+	job.Status.Conditions = []batchv1.JobCondition{{Type: conditionType, Status: corev1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(time.Now().Add(w.skew))}}
 	_, err := w.kube.BatchV1().Jobs(namespace).UpdateStatus(w.ctx, job, metav1.UpdateOptions{})
 	w.must(err)
 }
@@ -764,6 +765,37 @@ func TestSync(t *testing.T) {
 			w.runSucceeds(digest1)
 			w.settle()
 			w.wantCondition(v1alpha1.ConditionBuilt, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
+		},
+		"a clock that is ahead of the API server's makes no hot loop of waiting": func(w *world) {
+			w.skew = -5 * time.Minute
+			w.given()
+			w.settle()
+			w.secretMissing()
+			w.settle()
+			pod := w.job().Name + "-pod"
+			time.Sleep(13 * time.Second)
+			w.wantWrites(w.sync(), "delete jobs")
+			w.must(w.kube.CoreV1().Pods(namespace).Delete(w.ctx, pod, metav1.DeleteOptions{}))
+			w.wantWrites(w.sync())
+			time.Sleep(16 * time.Second)
+			w.wantWrites(w.sync())
+			time.Sleep(2 * time.Second)
+			w.wantWrites(w.sync(), "update builds/status", "create jobs")
+			w.pod(corev1.PodPending, nil) // of which the same Event speaks
+			time.Sleep(28 * time.Second)
+			w.wantWrites(w.sync())
+			time.Sleep(3 * time.Second)
+			w.wantWrites(w.sync(), "delete jobs")
+			w.wantWrites(w.sync())
+		},
+		"a clock that is behind the API server's tries again in time": func(w *world) {
+			w.skew = 5 * time.Minute
+			w.given()
+			w.settle()
+			w.nodeLost()
+			w.settle()
+			time.Sleep(11 * time.Second)
+			w.wantWrites(w.sync(), "update builds/status", "create jobs", "event BuildStarted")
 		},
 		"a failure that passes by itself is tried again, and again, and then stays": func(w *world) {
 			w.given()

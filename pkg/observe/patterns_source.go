@@ -54,7 +54,7 @@ var sourcePatterns = []pattern{
 	}},
 	{v1alpha1.FailureHostUnreachable, words(
 		`connection refused`, `(?:connection|operation) timed out`, `no route to host`, `network is unreachable`, `Host is down`,
-		`Failed to connect to`, `Could not connect to server`, `Connection reset by`, `Connection closed by (?:remote host|\S+ port|UNKNOWN)`,
+		`Failed to connect to[^\n:]{0,80}`, `Could not connect to server`, `Connection reset by`, `Connection closed by (?:remote host|\S+ port|UNKNOWN)`,
 		`kex_exchange_identification`, `banner exchange`, `gnutls_handshake\(\) failed`, `SSL_ERROR_SYSCALL`, `OpenSSL SSL_connect`,
 		`returned error: (?:429|5\d\d)`, `Empty reply from server`, `early EOF`, `unexpected disconnect`, `RPC failed`, `i/o timeout`), func(c clues) string {
 		return c.server() + " cannot be reached or broke off" + quoted(c.found[0]) +
