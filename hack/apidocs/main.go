@@ -40,10 +40,18 @@ type definition struct {
 
 // ofKubernetes are the fields whose types are Kubernetes' own: kubectl explain has them, and they would fill pages.
 var ofKubernetes = map[string]string{
-	".spec.builder.resources":    "ResourceRequirements",
-	".spec.deployment.env":       "[]EnvVar",
-	".spec.deployment.resources": "ResourceRequirements",
-	".status.conditions":         "[]Condition",
+	".spec.builder.affinity":                        "Affinity",
+	".spec.builder.env":                             "[]EnvVar",
+	".spec.builder.hostAliases":                     "[]HostAlias",
+	".spec.builder.resources":                       "ResourceRequirements",
+	".spec.builder.tolerations":                     "[]Toleration",
+	".spec.builder.volumes[].configMap":             "ConfigMapVolumeSource",
+	".spec.builder.volumes[].emptyDir":              "EmptyDirVolumeSource",
+	".spec.builder.volumes[].persistentVolumeClaim": "PersistentVolumeClaimVolumeSource",
+	".spec.builder.volumes[].secret":                "SecretVolumeSource",
+	".spec.deployment.env":                          "[]EnvVar",
+	".spec.deployment.resources":                    "ResourceRequirements",
+	".status.conditions":                            "[]Condition",
 }
 
 func main() {
