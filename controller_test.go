@@ -766,6 +766,27 @@ func TestSync(t *testing.T) {
 			w.settle()
 			w.wantCondition(v1alpha1.ConditionBuilt, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
 		},
+		"suspending a run that cannot start is said, and taking it back starts it at once": func(w *world) {
+			w.given()
+			w.settle()
+			w.secretMissing()
+			w.settle()
+			pod := w.job().Name + "-pod"
+			time.Sleep(12 * time.Second)
+			w.wantWrites(w.sync(), "delete jobs")
+			w.must(w.kube.CoreV1().Pods(namespace).Delete(w.ctx, pod, metav1.DeleteOptions{}))
+			w.change(func(b *v1alpha1.Build) { b.Spec.Suspend = true })
+			w.wantWrites(w.sync(), "update builds/status")
+			w.wantCondition(v1alpha1.ConditionBuilt, metav1.ConditionUnknown, v1alpha1.ReasonSuspended)
+			w.wantPhase(v1alpha1.PhaseSuspended)
+			time.Sleep(time.Hour)
+			w.wantWrites(w.sync())
+			w.change(func(b *v1alpha1.Build) { b.Spec.Suspend = false })
+			w.settle()
+			if len(w.jobs()) != 1 {
+				w.t.Errorf("%d Jobs", len(w.jobs()))
+			}
+		},
 		"a clock that is ahead of the API server's makes no hot loop of waiting": func(w *world) {
 			w.skew = -5 * time.Minute
 			w.given()

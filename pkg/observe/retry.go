@@ -86,9 +86,9 @@ func NextAttempt(build *v1alpha1.Build, hash string) (attempt int32, due time.Ti
 		due, _ = Again(build, run)
 		return run.Attempt + 1, due
 	}
-	if failure := build.Status.Failure; failure != nil && waitingReasons[failure.Reason] {
+	if said := waitsSince(build); !said.IsZero() {
 		due = run.StartTime.Add(firstWait)
-		if waited := run.StartTime.Sub(waitsSince(build)); waited >= firstWait {
+		if waited := run.StartTime.Sub(said); waited >= firstWait {
 			due = run.StartTime.Add(2 * min(waited, longestPause))
 		}
 	}

@@ -191,10 +191,13 @@ func TestNext(t *testing.T) {
 		},
 		"older inputs are not tried again": {build: []func(*v1alpha1.Build){history(failedAt(older, 1, 0))}, want: start},
 
-		"what could not start waits half a minute":              {build: []func(*v1alpha1.Build){waits(5, 17)}, want: Step{Hold: observe.Retrying, After: 13 * time.Second}},
-		"then it is started anew, which is no attempt":          {build: []func(*v1alpha1.Build){waits(5, 30)}, want: start},
-		"then its pod may wait as long, and gives way as long":  {build: []func(*v1alpha1.Build){waits(100, 40)}, want: Step{Hold: observe.Retrying, After: 160 * time.Second}},
-		"but neither is ever longer than five minutes":          {build: []func(*v1alpha1.Build){waits(10000, 0)}, want: Step{Hold: observe.Retrying, After: 10 * time.Minute}},
+		"what could not start waits half a minute":             {build: []func(*v1alpha1.Build){waits(5, 17)}, want: Step{Hold: observe.Retrying, After: 13 * time.Second}},
+		"then it is started anew, which is no attempt":         {build: []func(*v1alpha1.Build){waits(5, 30)}, want: start},
+		"then its pod may wait as long, and gives way as long": {build: []func(*v1alpha1.Build){waits(100, 40)}, want: Step{Hold: observe.Retrying, After: 160 * time.Second}},
+		"but neither is ever longer than five minutes":         {build: []func(*v1alpha1.Build){waits(10000, 0)}, want: Step{Hold: observe.Retrying, After: 10 * time.Minute}},
+		"what could not start, and was suspended since, is started at once": {build: []func(*v1alpha1.Build){waits(5, 1), func(b *v1alpha1.Build) {
+			b.Status.Conditions[0].Status, b.Status.Conditions[0].Reason = metav1.ConditionUnknown, v1alpha1.ReasonSuspended
+		}}, want: start},
 		"a run whose Job somebody deleted is made anew at once": {build: []func(*v1alpha1.Build){history(running(newest))}, want: start},
 
 		"a pod whose Job is gone still pushes": {pods: pod(corev1.PodRunning), want: Step{Hold: observe.Queued}},
