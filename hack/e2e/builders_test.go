@@ -21,6 +21,7 @@ var allBuilders = []v1alpha1.BuilderName{v1alpha1.Kaniko, v1alpha1.BuildKit, v1a
 
 // withEach runs a test with every builder, or with those that are given.
 func withEach(t *testing.T, f func(s *scene, builder v1alpha1.BuilderName), builders ...v1alpha1.BuilderName) {
+	t.Parallel()
 	if builders == nil {
 		builders = allBuilders
 	}
@@ -207,6 +208,7 @@ func TestSeveralPlatformsInOneBuild(t *testing.T) {
 }
 
 func TestProvenanceIsAttached(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.pushPage()
 	s.apply(s.page("page", buildOnly, builtBy(v1alpha1.BuildKit), func(spec *v1alpha1.BuildSpec) { spec.Image.Provenance = true }))
@@ -264,6 +266,7 @@ func TestAMirrorOfDockerHub(t *testing.T) {
 }
 
 func TestThePodOfABuildIsAsTheTeamWantsIt(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.pushPage()
 	s.makeConfigMap("settings", map[string]string{"settings.txt": "of the team"})

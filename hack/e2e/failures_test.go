@@ -24,6 +24,7 @@ import (
 const mostLag = 15 * time.Second
 
 func TestAFailureIsToldWithItsReasonWithinSeconds(t *testing.T) {
+	t.Parallel()
 	t.Run("a key that may not log in", func(t *testing.T) {
 		t.Parallel()
 		s := newScene(t)

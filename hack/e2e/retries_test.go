@@ -23,6 +23,7 @@ import (
 
 // A registry that is out of order while the first attempt pushes, and well again before the second one.
 func TestARegistryThatComesBackIsPushedToByTheNextAttempt(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", hostIP+":0")
 	if err != nil {
 		t.Fatal(err)
@@ -68,6 +69,7 @@ func TestARegistryThatComesBackIsPushedToByTheNextAttempt(t *testing.T) {
 }
 
 func TestAttemptsAreCountedAndEnd(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.apply(s.page("page", buildOnly, fromURL("ssh://git@"+hostIP+":2223/none.git", gitKeySecret), func(spec *v1alpha1.BuildSpec) {
 		spec.Retries = ptr.To[int32](1)
@@ -89,6 +91,7 @@ func TestAttemptsAreCountedAndEnd(t *testing.T) {
 
 // Kubernetes itself replaces the pod of a run that was evicted: no attempt is used up.
 func TestAnEvictedPodIsReplaced(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	s.pushPage(func(w *worktree) { w.write("Dockerfile", "ARG BASE\nFROM ${BASE}\nRUN sleep 20\n") })
 	s.apply(s.page("page", buildOnly))

@@ -15,6 +15,7 @@ import (
 )
 
 func TestASourceIsFoundWhereTheBuildSays(t *testing.T) {
+	t.Parallel()
 	t.Run("a branch over ssh", func(t *testing.T) {
 		t.Parallel()
 		s := newScene(t)
@@ -96,6 +97,7 @@ func TestASourceIsFoundWhereTheBuildSays(t *testing.T) {
 }
 
 func TestAKeyIsTakenHoweverItWasSaved(t *testing.T) {
+	t.Parallel()
 	for what, save := range map[string]func(map[string]string){
 		"under ssh-privatekey, the key of kubernetes.io/ssh-auth": func(key map[string]string) { key["ssh-privatekey"] = key["ssh"]; delete(key, "ssh") },
 		"without its last newline":                                func(key map[string]string) { key["ssh"] = strings.TrimSpace(key["ssh"]) },
@@ -122,6 +124,7 @@ func TestAKeyIsTakenHoweverItWasSaved(t *testing.T) {
 }
 
 func TestATokenAloneOpensAPrivateRepository(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	_, commit := s.pushPage()
 	s.makeSecret("token", corev1.SecretTypeOpaque, map[string]string{"token": s.stateFile("git", "password") + "\n"})
@@ -131,6 +134,7 @@ func TestATokenAloneOpensAPrivateRepository(t *testing.T) {
 }
 
 func TestAGitServerWithAnAuthorityOfItsOwn(t *testing.T) {
+	t.Parallel()
 	t.Run("in the Secret", func(t *testing.T) {
 		t.Parallel()
 		s := newScene(t)
@@ -164,6 +168,7 @@ func TestAGitServerWithAnAuthorityOfItsOwn(t *testing.T) {
 
 // The names of repositories as the hosters make them.
 func TestURLsAsTheyAreMetInTheField(t *testing.T) {
+	t.Parallel()
 	for what, c := range map[string]struct{ directory, url string }{
 		"ssh with a port and no .git":        {"scm/acme/shop.git", gitSSH + "scm/acme/shop"},
 		"ssh as Azure DevOps has it":         {"v3/acme/project/shop", gitSSH + "v3/acme/project/shop"},
@@ -210,6 +215,7 @@ func (s *scene) linkRepository(name string) {
 
 // A repository with a submodule, which has one itself.
 func TestSubmodules(t *testing.T) {
+	t.Parallel()
 	for kind, want := range map[v1alpha1.Submodules]string{
 		"":                           "outerinner",
 		v1alpha1.SubmodulesRecursive: "outerinner",
@@ -268,6 +274,7 @@ func TestOneDirectoryOfALargeRepository(t *testing.T) {
 }
 
 func TestAllOfTheHistoryIsThereWhenItIsAskedFor(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	w, _ := s.pushPage()
 	w.write("later.txt", "later")
@@ -281,6 +288,7 @@ func TestAllOfTheHistoryIsThereWhenItIsAskedFor(t *testing.T) {
 // A build argument goes through the Job, the kubelet, kaniko and a shell's
 // environment; each of them has characters that it likes to replace.
 func TestBuildArgumentsArriveAsTheyAre(t *testing.T) {
+	t.Parallel()
 	values := map[string]string{
 		"SPACES":    "  two  words ",
 		"QUOTES":    `"double" 'single' back\slash \n`,
@@ -317,6 +325,7 @@ func TestBuildArgumentsArriveAsTheyAre(t *testing.T) {
 }
 
 func TestAPrivateRegistryIsPushedToAndPulledFromWithTheSameSecret(t *testing.T) {
+	t.Parallel()
 	s := newScene(t)
 	_, commit := s.pushPage()
 	s.apply(s.page("page", func(spec *v1alpha1.BuildSpec) {

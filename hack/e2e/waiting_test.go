@@ -23,6 +23,7 @@ const mostWaitingWrites = 10
 // Each cause is seen, told, and the Job ended with it; the reason stays, and when the cause is gone the Build goes
 // on without being asked.
 func TestWhatKeepsARunFromStartingEndsItsJobAndIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	type cause struct {
 		build  func(*v1alpha1.BuildSpec)
 		make   func(*scene)
