@@ -529,7 +529,7 @@ func schema_pkg_apis_build_v1alpha1_BuildSpec(ref common.ReferenceCallback) comm
 					},
 					"builder": {
 						SchemaProps: spec.SchemaProps{
-							Description: "builder sets up the container that builds the image.",
+							Description: "builder says which tool builds the image, and sets up its pod.",
 							Ref:         ref(v1alpha1.Builder{}.OpenAPIModelName()),
 						},
 					},
@@ -945,7 +945,7 @@ func schema_pkg_apis_build_v1alpha1_Builder(ref common.ReferenceCallback) common
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "volumes are mounted into the container that builds, for caches and configuration. One at the place where BuildKit (/home/user/.local/share/buildkit) or Buildah (/home/build/.local/share/containers) keeps its layers outlives the pod.",
+							Description: "volumes are mounted into the container that builds, for caches and configuration. A claim where BuildKit keeps its layers (/home/user/.local/share/buildkit) makes them outlive the pod; of Buildah (/home/build/.local/share/containers) only base images do.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

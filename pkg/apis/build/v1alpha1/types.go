@@ -89,7 +89,7 @@ type BuildSpec struct {
 	// dockerfile says how the image is made. Absent: the file Dockerfile in the context directory.
 	// +optional
 	Dockerfile *Dockerfile `json:"dockerfile,omitempty"`
-	// builder sets up the container that builds the image.
+	// builder says which tool builds the image, and sets up its pod.
 	// +optional
 	Builder *Builder `json:"builder,omitempty"`
 	// image is what is pushed.
@@ -340,8 +340,8 @@ type Builder struct {
 	// +listMapKey=ip
 	// +kubebuilder:validation:MaxItems=20
 	HostAliases []corev1.HostAlias `json:"hostAliases,omitempty"`
-	// volumes are mounted into the container that builds, for caches and configuration. One at the place where BuildKit
-	// (/home/user/.local/share/buildkit) or Buildah (/home/build/.local/share/containers) keeps its layers outlives the pod.
+	// volumes are mounted into the container that builds, for caches and configuration. A claim where BuildKit keeps its layers
+	// (/home/user/.local/share/buildkit) makes them outlive the pod; of Buildah (/home/build/.local/share/containers) only base images do.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -48,8 +48,8 @@ type BuilderApplyConfiguration struct {
 	ImagePullSecrets []SecretReferenceApplyConfiguration `json:"imagePullSecrets,omitempty"`
 	// hostAliases are names that the pod resolves by itself.
 	HostAliases []v1.HostAlias `json:"hostAliases,omitempty"`
-	// volumes are mounted into the container that builds, for caches and configuration. One at the place where BuildKit
-	// (/home/user/.local/share/buildkit) or Buildah (/home/build/.local/share/containers) keeps its layers outlives the pod.
+	// volumes are mounted into the container that builds, for caches and configuration. A claim where BuildKit keeps its layers
+	// (/home/user/.local/share/buildkit) makes them outlive the pod; of Buildah (/home/build/.local/share/containers) only base images do.
 	Volumes []VolumeApplyConfiguration `json:"volumes,omitempty"`
 }
 

@@ -18,7 +18,7 @@ type BuildSpecApplyConfiguration struct {
 	Source *SourceApplyConfiguration `json:"source,omitempty"`
 	// dockerfile says how the image is made. Absent: the file Dockerfile in the context directory.
 	Dockerfile *DockerfileApplyConfiguration `json:"dockerfile,omitempty"`
-	// builder sets up the container that builds the image.
+	// builder says which tool builds the image, and sets up its pod.
 	Builder *BuilderApplyConfiguration `json:"builder,omitempty"`
 	// image is what is pushed.
 	Image *ImageApplyConfiguration `json:"image,omitempty"`
