@@ -170,7 +170,8 @@ func crowdOf(kind string) kruntime.Object {
 			list.Items = append(list.Items, appsv1.Deployment{})
 			must(err, list.Items[i].Unmarshal(renamed(encoded, i)))
 			build.Name, build.UID = nameAt(i), types.UID("build-"+nameAt(i)) // the mark of what was applied covers them
-			list.Items[i].Annotations = plan.Deployment(build, build.Status.Image).Annotations
+			applied, _ := plan.Deployment(build, build.Status.Image, nil)
+			list.Items[i].Annotations = applied.Annotations
 		}
 		return list
 	}
@@ -233,15 +234,16 @@ func member() (*v1alpha1.Build, []*batchv1.Job, []*corev1.Pod, *appsv1.Deploymen
 	hash := plan.Hash(build)
 	build.Status = observe.Runs(build, hash, runs)
 	deployment := &appsv1.Deployment{}
-	encoded, err := json.Marshal(plan.Deployment(build, build.Status.Image))
+	applied, _ := plan.Deployment(build, build.Status.Image, nil)
+	encoded, err := json.Marshal(applied)
 	must(err, json.Unmarshal(encoded, deployment))
 	deployment.UID, deployment.ResourceVersion, deployment.Generation = types.UID("deployment-"+nameAt(0)), "1", 1
 	deployment.ManagedFields = writtenBy("build-controller", "kube-controller-manager")
-	deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, Conditions: []appsv1.DeploymentCondition{
+	deployment.Status = appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2, Conditions: []appsv1.DeploymentCondition{
 		{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
 		{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue},
 	}}
-	build.Status = observe.Conclude(build, build.Status, hash, observe.Outcome{Deployment: deployment}, metav1.NewTime(made))
+	build.Status = observe.Conclude(build, build.Status, hash, observe.Outcome{App: observe.Application{Image: build.Status.Image, Deployment: deployment}}, metav1.NewTime(made))
 	return build, jobs, pods, deployment
 }
 

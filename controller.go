@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,11 +17,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -70,6 +76,8 @@ type Controller struct {
 	pods           *feed.Feed[*corev1.Pod]
 	deployments    *feed.Feed[*appsv1.Deployment]
 	services       *feed.Feed[*corev1.Service]
+	ingresses      *feed.Feed[*networkingv1.Ingress]
+	appPods        *feed.Feed[*corev1.Pod]
 	mountFailures  *feed.Feed[*corev1.Event]
 	createFailures *feed.Feed[*corev1.Event]
 
@@ -112,11 +120,17 @@ func NewController(ctx context.Context, kube kubernetes.Interface, client client
 	// A change of anything else is a reason to look at the Build it belongs to.
 	c.jobs = feed.Jobs(logger, kube, func(old, new *batchv1.Job) { c.enqueueOwner(either(old, new)) })
 	c.pods = feed.Pods(logger, kube, func(old, new *corev1.Pod) { c.enqueuePodsBuild(either(old, new)) })
-	c.deployments = feed.Deployments(logger, kube, func(old, new *appsv1.Deployment) { c.enqueueOwner(either(old, new)) })
-	c.services = feed.Services(logger, kube, func(old, new *corev1.Service) { c.enqueueOwner(either(old, new)) })
+	// These three have the name of the Build.
+	c.deployments = feed.Deployments(logger, kube, func(old, new *appsv1.Deployment) { c.enqueue(either(old, new)) })
+	c.services = feed.Services(logger, kube, func(old, new *corev1.Service) { c.enqueue(either(old, new)) })
+	c.ingresses = feed.Ingresses(logger, kube, func(old, new *networkingv1.Ingress) { c.enqueue(either(old, new)) })
+	c.appPods = feed.AppPods(logger, kube, func(old, new *corev1.Pod) { c.enqueuePodsBuild(either(old, new)) })
 	c.mountFailures = feed.MountFailures(logger, kube, func(_, new *corev1.Event) {
-		if new != nil {
-			if pod, ok := c.pods.Get(involved(new)); ok {
+		if new == nil {
+			return
+		}
+		for _, pods := range []*feed.Feed[*corev1.Pod]{c.pods, c.appPods} {
+			if pod, ok := pods.Get(involved(new)); ok {
 				c.enqueuePodsBuild(pod)
 			}
 		}
@@ -143,12 +157,14 @@ func (c *Controller) Run(ctx context.Context, workers int) {
 	feeds.Go(func() { c.pods.Run(ctx) })
 	feeds.Go(func() { c.deployments.Run(ctx) })
 	feeds.Go(func() { c.services.Run(ctx) })
+	feeds.Go(func() { c.ingresses.Run(ctx) })
+	feeds.Go(func() { c.appPods.Run(ctx) })
 	feeds.Go(func() { c.mountFailures.Run(ctx) })
 	feeds.Go(func() { c.createFailures.Run(ctx) })
 
 	logger.Info("Waiting for the caches to fill")
-	if cache.WaitForCacheSync(ctx.Done(), c.informer.HasSynced, c.jobs.HasSynced, c.pods.HasSynced,
-		c.deployments.HasSynced, c.services.HasSynced, c.mountFailures.HasSynced, c.createFailures.HasSynced) {
+	if cache.WaitForCacheSync(ctx.Done(), c.informer.HasSynced, c.jobs.HasSynced, c.pods.HasSynced, c.deployments.HasSynced,
+		c.services.HasSynced, c.ingresses.HasSynced, c.appPods.HasSynced, c.mountFailures.HasSynced, c.createFailures.HasSynced) {
 		logger.Info("Working", "workers", workers)
 		for range workers {
 			working.Go(func() { c.work(ctx) })
@@ -242,11 +258,12 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) (time.Dura
 	}
 
 	status := observe.Runs(build, hash, runs)
-	deployment, obstacle, err := c.deploy(ctx, build, status.Image)
+	app, obstacle, err := c.deploy(ctx, build, &status)
 	if err != nil {
 		return 0, err
 	}
-	outcome.Deployment = deployment
+	app.Trouble = c.trouble(ctx, build, app)
+	outcome.App = app
 	if outcome.Obstacle == nil {
 		outcome.Obstacle = obstacle
 	}
@@ -314,13 +331,18 @@ func (c *Controller) failedLog(ctx context.Context, namespace string, pods []*co
 	if !ok {
 		return ""
 	}
+	return c.log(ctx, namespace, pod, container, false)
+}
+
+// log returns the end of a container's log, or nothing when it cannot be had; previous is that of the run before.
+func (c *Controller) log(ctx context.Context, namespace, pod, container string, previous bool) string {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	stream, err := c.kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{
-		Container: container, TailLines: ptr.To[int64](logLines), // not LimitBytes, which would cut the end off
+		Container: container, Previous: previous, TailLines: ptr.To[int64](logLines), // not LimitBytes, which would cut the end off
 	}).Stream(ctx)
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Log of the failed container cannot be read", "pod", pod, "container", container, "reason", err)
+		klog.FromContext(ctx).V(2).Info("Log of a container cannot be read", "pod", pod, "container", container, "reason", err)
 		return ""
 	}
 	defer func() { _ = stream.Close() }()
@@ -415,33 +437,77 @@ func (c *Controller) remove(ctx context.Context, jobs []*batchv1.Job, propagatio
 	return nil
 }
 
-// deploy brings the Deployment and the Service to the image, by digest. It returns the Deployment as it is then; nil when
-// there is none.
-func (c *Controller) deploy(ctx context.Context, build *v1alpha1.Build, image string) (*appsv1.Deployment, *v1alpha1.Failure, error) {
+// deploy brings Deployment, Service and Ingress to what the spec says, and returns them as they are then. In the status it forgets a
+// rollout that failed once that is not to be held against the image any more.
+func (c *Controller) deploy(ctx context.Context, build *v1alpha1.Build, status *v1alpha1.BuildStatus) (app observe.Application, obstacle *v1alpha1.Failure, err error) {
 	deployments, services := c.kube.AppsV1().Deployments(build.Namespace), c.kube.CoreV1().Services(build.Namespace)
-	if build.Spec.Deployment == nil || build.Spec.Deployment.Service == nil {
-		if err := removeOwned(ctx, build, c.services, services); err != nil {
-			return nil, nil, err
+	ingresses := c.kube.NetworkingV1().Ingresses(build.Namespace)
+	spec := build.Spec.Deployment
+	if spec == nil || spec.Ingress == nil {
+		if err := removeOwned(ctx, build, c.ingresses, ingresses); err != nil {
+			return app, nil, err
 		}
 	}
-	if build.Spec.Deployment == nil {
-		return nil, nil, removeOwned(ctx, build, c.deployments, deployments)
+	if spec == nil || spec.Service == nil {
+		if err := removeOwned(ctx, build, c.services, services); err != nil {
+			return app, nil, err
+		}
 	}
-	if image == "" {
-		return nil, nil, nil
+	if spec == nil {
+		return app, nil, removeOwned(ctx, build, c.deployments, deployments)
 	}
-	if live, exists := c.deployments.Get(nameOf(build)); exists && metav1.IsControlledBy(live, build) {
+
+	app.Service, app.Ingress = ownedBy(build, c.services), ownedBy(build, c.ingresses)
+	app.Image, status.Rollback, obstacle = plan.Target(build, *status)
+	if obstacle != nil || app.Image == "" {
+		return app, obstacle, nil
+	}
+	if live := ownedBy(build, c.deployments); live != nil {
 		if handover := plan.Handover(build, live); handover != nil {
 			if _, err := deployments.Apply(ctx, handover, metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy + "-replicas", Force: true}); err != nil {
-				return nil, nil, fmt.Errorf("handing the replicas over: %w", err)
+				return app, nil, fmt.Errorf("handing the replicas over: %w", err)
 			}
 		}
 	}
-	deployment, obstacle, err := applyOwned(ctx, build, "Deployment", c.deployments, deployments, plan.Deployment(build, image))
-	if err == nil && obstacle == nil && build.Spec.Deployment.Service != nil {
-		_, obstacle, err = applyOwned(ctx, build, "Service", c.services, services, plan.Service(build))
+	app.Deployment, obstacle, err = applyOwned(ctx, build, "Deployment", c.deployments, deployments, func(live *appsv1.Deployment) (*appsv1ac.DeploymentApplyConfiguration, *v1alpha1.Failure) {
+		return plan.Deployment(build, app.Image, live)
+	})
+	if err != nil || obstacle != nil || app.Deployment == nil {
+		return app, obstacle, err
 	}
-	return deployment, obstacle, err
+	// A Service that is adopted finds the pods by our label, which they all have when the Deployment that was adopted is rolled out.
+	mayMove := !spec.Adopt || observe.RolledOut(app.Deployment)
+	if spec.Service != nil && (mayMove || app.Service != nil) {
+		app.Service, obstacle, err = applyOwned(ctx, build, "Service", c.services, services, func(*corev1.Service) (*corev1ac.ServiceApplyConfiguration, *v1alpha1.Failure) {
+			return plan.Service(build), nil
+		})
+	}
+	if err == nil && obstacle == nil && spec.Ingress != nil && (mayMove || app.Ingress != nil) {
+		app.Ingress, obstacle, err = applyOwned(ctx, build, "Ingress", c.ingresses, ingresses, func(*networkingv1.Ingress) (*networkingv1ac.IngressApplyConfiguration, *v1alpha1.Failure) {
+			return plan.Ingress(build), nil
+		})
+	}
+	return app, obstacle, err
+}
+
+// trouble looks at the pods of the rollout for what keeps them from becoming available. For a container that crashes or does not get
+// ready it asks the API server once: for the log that says why.
+func (c *Controller) trouble(ctx context.Context, build *v1alpha1.Build, app observe.Application) observe.Trouble {
+	if app.Deployment == nil {
+		return observe.Trouble{}
+	}
+	var events []*corev1.Event
+	pods := slices.DeleteFunc(c.appPods.ByIndex(feed.ByBuild, feed.BuildKey(build.Namespace, build.Name)), func(pod *corev1.Pod) bool {
+		return !observe.OfRollout(pod, app.Deployment)
+	})
+	for _, pod := range pods {
+		events = append(events, c.mountFailures.ByIndex(feed.ByInvolved, feed.InvolvedKey("Pod", pod.Namespace, pod.Name))...)
+	}
+	trouble := observe.FindTrouble(build, app, pods, events, c.now())
+	if trouble.Container != "" && !trouble.Known(build) {
+		trouble.Read(c.log(ctx, build.Namespace, trouble.Pod, trouble.Container, trouble.Previous))
+	}
+	return trouble
 }
 
 // report writes the status if it is another than before, and then records what the change is worth. Never the other
@@ -480,8 +546,16 @@ func (c *Controller) finalize(ctx context.Context, build *v1alpha1.Build, jobs [
 	if len(running) > 0 || slices.ContainsFunc(pods, observe.Active) {
 		return nil // their end is an event that brings us back
 	}
+	err := errors.Join(
+		release(ctx, build, c.ingresses, c.kube.NetworkingV1().Ingresses(build.Namespace)),
+		release(ctx, build, c.services, c.kube.CoreV1().Services(build.Namespace)),
+		release(ctx, build, c.deployments, c.kube.AppsV1().Deployments(build.Namespace)),
+	)
+	if err != nil {
+		return err
+	}
 	without := slices.DeleteFunc(slices.Clone(build.Finalizers), func(f string) bool { return f == v1alpha1.Finalizer })
-	_, err := c.patchFinalizers(ctx, build, without)
+	_, err = c.patchFinalizers(ctx, build, without)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -526,9 +600,9 @@ func (c *Controller) enqueueOwner(obj metav1.Object) {
 	}
 }
 
-// enqueuePodsBuild puts the Build that a pod works for on the queue.
+// enqueuePodsBuild puts the Build that a pod builds or runs on the queue.
 func (c *Controller) enqueuePodsBuild(pod *corev1.Pod) {
-	if name := pod.Labels[v1alpha1.BuildLabel]; name != "" {
+	if name := cmp.Or(pod.Labels[v1alpha1.BuildLabel], pod.Labels[v1alpha1.AppLabel]); name != "" {
 		c.queue.Add(cache.NewObjectName(pod.Namespace, name))
 	}
 }
@@ -552,6 +626,7 @@ const mustNotExist = "1"
 type owned[T any, D any] interface {
 	Apply(context.Context, D, metav1.ApplyOptions) (T, error)
 	Get(context.Context, string, metav1.GetOptions) (T, error)
+	Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error)
 	Delete(context.Context, string, metav1.DeleteOptions) error
 }
 
@@ -561,54 +636,112 @@ type desired[D any] interface {
 	WithResourceVersion(string) D
 }
 
-// applyOwned brings the object with the name of the Build to what is desired, and returns it as it is then. It writes only
-// if that makes a difference, and never to an object that does not belong to the Build.
-func applyOwned[T feed.Object, D desired[D]](ctx context.Context, build *v1alpha1.Build, kind string, known *feed.Feed[T], client owned[T, D], want D) (live T, obstacle *v1alpha1.Failure, err error) {
+// applyOwned brings the object with the name of the Build to what is wanted of it as it is, nil if there is none, and returns it as it
+// is then. It writes only if that makes a difference, and never to an object that neither belongs to the Build nor is to be
+// adopted. Without an object it returns nil.
+func applyOwned[T feed.Object, D desired[D]](ctx context.Context, build *v1alpha1.Build, kind string, known *feed.Feed[T], client owned[T, D], want func(live T) (D, *v1alpha1.Failure)) (T, *v1alpha1.Failure, error) {
+	var none T
 	live, exists := known.Get(nameOf(build))
 	switch {
-	case exists && !metav1.IsControlledBy(live, build):
-		return live, foreign(build, kind, live, v1alpha1.StepDeploy), nil
-	case exists && live.GetDeletionTimestamp() != nil:
-		return live, nil, nil // its end is an event that brings us back
-	case exists && !plan.Differs(want, live):
+	case !exists:
+		live = none
+	case !mayApply(build, live):
+		return none, foreign(build, kind, live, v1alpha1.StepDeploy), nil
+	case live.GetDeletionTimestamp() != nil:
+		return none, nil, nil // its end is an event that brings us back
+	}
+	wanted, obstacle := want(live)
+	switch {
+	case obstacle != nil:
+		return none, obstacle, nil
+	case exists && !plan.Differs(wanted, live):
 		return live, nil, nil
 	case exists:
-		want.WithUID(live.GetUID())
+		wanted.WithUID(live.GetUID())
 	default:
-		want.WithResourceVersion(mustNotExist)
+		wanted.WithResourceVersion(mustNotExist)
 	}
 	options := metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy, Force: true}
-	applied, err := client.Apply(ctx, want, options)
+	applied, err := client.Apply(ctx, wanted, options)
 	if !exists && apierrors.IsConflict(err) {
 		// Somebody else's, or our own without the label that we watch by.
-		applied, err = client.Get(ctx, build.Name, metav1.GetOptions{})
-		if err == nil && !metav1.IsControlledBy(applied, build) {
-			return live, foreign(build, kind, applied, v1alpha1.StepDeploy), nil
+		live, err = client.Get(ctx, build.Name, metav1.GetOptions{})
+		if err == nil && !mayApply(build, live) {
+			return none, foreign(build, kind, live, v1alpha1.StepDeploy), nil
 		}
 		if err == nil {
-			applied, err = client.Apply(ctx, want.WithUID(applied.GetUID()).WithResourceVersion(applied.GetResourceVersion()), options)
+			wanted, obstacle = want(live)
+			if obstacle != nil {
+				return none, obstacle, nil
+			}
+			applied, err = client.Apply(ctx, wanted.WithUID(live.GetUID()).WithResourceVersion(live.GetResourceVersion()), options)
 		}
 	}
 	if rejected(err) {
-		return live, rejection(kind, v1alpha1.StepDeploy, err), nil
+		return none, rejection(kind, v1alpha1.StepDeploy, err), nil
 	}
 	if err != nil {
-		return live, nil, fmt.Errorf("applying the %s: %w", kind, err)
+		return none, nil, fmt.Errorf("applying the %s: %w", kind, err)
 	}
 	klog.FromContext(ctx).Info("Applied", "kind", kind)
 	known.Wrote(applied)
 	return applied, nil, nil
 }
 
+// mayApply says whether the object is the Build's, or free and to be adopted.
+func mayApply(build *v1alpha1.Build, object metav1.Object) bool {
+	return plan.Owns(build, object) || build.Spec.Deployment.Adopt && metav1.GetControllerOfNoCopy(object) == nil
+}
+
+// ownedBy returns the object with the name of the Build if it belongs to it, else nil.
+func ownedBy[T feed.Object](build *v1alpha1.Build, known *feed.Feed[T]) (none T) {
+	if live, exists := known.Get(nameOf(build)); exists && plan.Owns(build, live) {
+		return live
+	}
+	return none
+}
+
 // removeOwned deletes the object with the name of the Build if it belongs to it.
 func removeOwned[T feed.Object, D any](ctx context.Context, build *v1alpha1.Build, known *feed.Feed[T], client owned[T, D]) error {
 	live, exists := known.Get(nameOf(build))
-	if !exists || live.GetDeletionTimestamp() != nil || !metav1.IsControlledBy(live, build) {
+	if !exists || live.GetDeletionTimestamp() != nil || !plan.Owns(build, live) {
 		return nil
 	}
 	if err := client.Delete(ctx, build.Name, onlyThis(live, metav1.DeletePropagationBackground)); err != nil && !gone(err) {
 		return fmt.Errorf("deleting %T: %w", live, err)
 	}
+	return nil
+}
+
+// release leaves the object of a Build that goes as deletionPolicy says: it does what applying did not come to, if the policy
+// was changed just before.
+func release[T feed.Object, D any](ctx context.Context, build *v1alpha1.Build, known *feed.Feed[T], client owned[T, D]) error {
+	live, exists := known.Get(nameOf(build))
+	controlled := exists && metav1.IsControlledBy(live, build)
+	if !plan.Retains(build) {
+		if controlled {
+			return nil // garbage collection takes it
+		}
+		return removeOwned(ctx, build, known, client)
+	}
+	if !controlled || live.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	owners := slices.DeleteFunc(slices.Clone(live.GetOwnerReferences()), func(owner metav1.OwnerReference) bool { return owner.UID == build.UID })
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"ownerReferences": owners, "uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(),
+	}})
+	if err != nil {
+		return err
+	}
+	released, err := client.Patch(ctx, build.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: v1alpha1.ManagedBy})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("releasing %T: %w", live, err)
+	}
+	known.Wrote(released)
 	return nil
 }
 
@@ -638,22 +771,25 @@ func rejection(kind string, step v1alpha1.Step, err error) *v1alpha1.Failure {
 // foreign is the obstacle of an object that belongs to someone else. One of an earlier Build of the same name is none: there
 // can be only one such Build, so garbage collection is about to delete it, and its end is an event that brings us back.
 func foreign(build *v1alpha1.Build, kind string, obj metav1.Object, step v1alpha1.Step) *v1alpha1.Failure {
-	owner := "nobody"
+	owner, advice := "nobody", "Delete it"
+	if step == v1alpha1.StepDeploy {
+		advice = "Delete it, have it taken over with spec.deployment.adopt"
+	}
 	if controller := metav1.GetControllerOfNoCopy(obj); controller != nil {
 		if controller.Kind == v1alpha1.BuildKind.Kind && controller.Name == build.Name {
 			return nil
 		}
-		owner = controller.Kind + " " + controller.Name
+		owner, advice = controller.Kind+" "+controller.Name, "Delete it"
 	}
 	return &v1alpha1.Failure{
 		Step: step, Reason: v1alpha1.FailureResourceExists,
-		Message: fmt.Sprintf("%s %q exists and does not belong to this Build (its controller is %s), so it is left alone. Delete it, or give the Build another name.", kind, obj.GetName(), owner),
+		Message: fmt.Sprintf("%s %q exists and does not belong to this Build (its controller is %s), so it is left alone. %s, or give the Build another name.", kind, obj.GetName(), owner, advice),
 	}
 }
 
 // recheck is the soonest time at which something is worth another look.
 func recheck(step plan.Step, runs []observe.Run, outcome observe.Outcome) time.Duration {
-	times := []time.Duration{step.After}
+	times := []time.Duration{step.After, outcome.App.Trouble.Recheck}
 	if outcome.Obstacle != nil {
 		times = append(times, retryObstacle)
 	}

@@ -342,7 +342,7 @@ func (w *world) rollout(progressing string, available corev1.ConditionStatus) {
 	w.t.Helper()
 	deployment := w.deployment()
 	deployment.Status = appsv1.DeploymentStatus{
-		ObservedGeneration: deployment.Generation, Replicas: 2, UpdatedReplicas: 2,
+		ObservedGeneration: deployment.Generation, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2,
 		Conditions: []appsv1.DeploymentCondition{
 			{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: progressing},
 			{Type: appsv1.DeploymentAvailable, Status: available},

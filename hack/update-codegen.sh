@@ -24,7 +24,7 @@ echo "OpenAPI models"
 kube::codegen::gen_openapi --boilerplate "$boilerplate" \
     --output-dir pkg/generated/openapi --output-pkg "$module/pkg/generated/openapi" \
     --output-model-name-file zz_generated.model_name.go \
-    --extra-pkgs k8s.io/api/core/v1 \
+    --extra-pkgs k8s.io/api/core/v1 --extra-pkgs k8s.io/apimachinery/pkg/util/intstr \
     --report-filename "$work/report" --update-report \
     pkg/apis
 

@@ -50,7 +50,11 @@ var ofKubernetes = map[string]string{
 	".spec.builder.volumes[].persistentVolumeClaim": "PersistentVolumeClaimVolumeSource",
 	".spec.builder.volumes[].secret":                "SecretVolumeSource",
 	".spec.deployment.env":                          "[]EnvVar",
+	".spec.deployment.livenessProbe":                "Probe",
+	".spec.deployment.readinessProbe":               "Probe",
 	".spec.deployment.resources":                    "ResourceRequirements",
+	".spec.deployment.startupProbe":                 "Probe",
+	".spec.deployment.template.spec":                "PodSpec",
 	".status.conditions":                            "[]Condition",
 }
 

@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -54,7 +55,7 @@ func Jobs(logger klog.Logger, client kubernetes.Interface, changed func(old, new
 	})
 }
 
-// Pods feeds the pods of the controller's Jobs, not those of its Deployments. Of their specs only
+// Pods feeds the pods of the controller's Jobs; AppPods has those of its Deployments. Of their specs only
 // the volumes and the containers' names and resources are kept, which failures are explained with.
 func Pods(logger klog.Logger, client kubernetes.Interface, changed func(old, new *corev1.Pod)) *Feed[*corev1.Pod] {
 	return New(logger, Options[*corev1.Pod]{
@@ -73,6 +74,33 @@ func Pods(logger klog.Logger, client kubernetes.Interface, changed func(old, new
 		Indexers: cache.Indexers{ByBuild: func(obj any) ([]string, error) {
 			pod := obj.(*corev1.Pod)
 			return []string{BuildKey(pod.Namespace, pod.Labels[v1alpha1.BuildLabel])}, nil
+		}},
+	})
+}
+
+// AppPods feeds the pods of the Deployments. There may be many and most are well: of these only that they are ready is kept, of
+// the others what explains why they are not.
+func AppPods(logger klog.Logger, client kubernetes.Interface, changed func(old, new *corev1.Pod)) *Feed[*corev1.Pod] {
+	return New(logger, Options[*corev1.Pod]{
+		Name: "apppods",
+		ListWatch: listWatch(client, client.CoreV1().Pods(metav1.NamespaceAll), func(options *metav1.ListOptions) {
+			options.LabelSelector = v1alpha1.AppLabel
+		}),
+		Example: &corev1.Pod{},
+		Changed: changed,
+		Strip: func(pod *corev1.Pod) {
+			pod.ManagedFields, pod.Spec = nil, corev1.PodSpec{}
+			pod.Labels = only(pod.Labels, v1alpha1.AppLabel)
+			pod.Annotations = only(pod.Annotations, v1alpha1.RolloutAnnotation)
+			status := pod.Status
+			pod.Status = corev1.PodStatus{Phase: status.Phase, Conditions: status.Conditions}
+			if !ready(status) {
+				pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = status.InitContainerStatuses, status.ContainerStatuses
+			}
+		},
+		Indexers: cache.Indexers{ByBuild: func(obj any) ([]string, error) {
+			pod := obj.(*corev1.Pod)
+			return []string{BuildKey(pod.Namespace, pod.Labels[v1alpha1.AppLabel])}, nil
 		}},
 	})
 }
@@ -96,6 +124,17 @@ func Services(logger klog.Logger, client kubernetes.Interface, changed func(old,
 		Example:   &corev1.Service{},
 		Changed:   changed,
 		Strip:     func(service *corev1.Service) { service.ManagedFields = nil },
+	})
+}
+
+// Ingresses feeds the Ingresses that the controller made.
+func Ingresses(logger klog.Logger, client kubernetes.Interface, changed func(old, new *networkingv1.Ingress)) *Feed[*networkingv1.Ingress] {
+	return New(logger, Options[*networkingv1.Ingress]{
+		Name:      "ingresses",
+		ListWatch: listWatch(client, client.NetworkingV1().Ingresses(metav1.NamespaceAll), managed),
+		Example:   &networkingv1.Ingress{},
+		Changed:   changed,
+		Strip:     func(ingress *networkingv1.Ingress) { ingress.ManagedFields = nil },
 	})
 }
 
@@ -150,6 +189,23 @@ func listWatch[L runtime.Object](client kubernetes.Interface, kind listsAndWatch
 
 func managed(options *metav1.ListOptions) {
 	options.LabelSelector = labels.Set{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}.String()
+}
+
+// only returns the one entry of a map, if it is there.
+func only(all map[string]string, key string) map[string]string {
+	if value, ok := all[key]; ok {
+		return map[string]string{key: value}
+	}
+	return nil
+}
+
+func ready(status corev1.PodStatus) bool {
+	for _, condition := range status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
 }
 
 func namesAndResources(containers []corev1.Container) []corev1.Container {

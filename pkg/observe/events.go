@@ -1,12 +1,14 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 )
@@ -22,7 +24,7 @@ type Event struct {
 }
 
 // The reasons of Events that name no failure. Beside them stand the FailureReasons
-// ErrResourceExists, Rejected, RolloutFailed and Unavailable.
+// ErrResourceExists, Rejected, Unavailable, InvalidTemplate and RollbackNotFound.
 const (
 	EventBuildStarted   = "BuildStarted"
 	EventBuildSucceeded = "BuildSucceeded"
@@ -30,6 +32,9 @@ const (
 	EventBuildWaiting   = "BuildWaiting"
 	EventBuildCanceled  = "BuildCanceled"
 	EventDeployed       = "Deployed"
+	EventRolloutWaiting = "RolloutWaiting"
+	EventRolloutFailed  = "RolloutFailed"
+	EventRolledBack     = "RolledBack"
 )
 
 // Events returns the Events that the way from one status to the next is worth. The same status twice is worth none.
@@ -55,9 +60,9 @@ func Events(before, after v1alpha1.BuildStatus) []Event {
 			warning(EventBuildFailed, fmt.Sprintf("Job %s: %s%s", run.Job, run.Result, explanation(after, run)))
 		}
 	}
-	if failure := after.Failure; failure != nil && !sameFailure(before.Failure, failure) {
+	if failure := after.Failure; failure != nil && failure.Step != v1alpha1.StepDeploy && !sameFailure(before.Failure, failure) {
 		switch failure.Reason {
-		case v1alpha1.FailureResourceExists, v1alpha1.FailureRejected, v1alpha1.FailureRolloutFailed, v1alpha1.FailureUnavailable:
+		case v1alpha1.FailureResourceExists, v1alpha1.FailureRejected:
 			warning(string(failure.Reason), failure.Message)
 		default:
 			if run := after.Run; run != nil && run.CompletionTime == nil {
@@ -65,19 +70,33 @@ func Events(before, after v1alpha1.BuildStatus) []Event {
 			}
 		}
 	}
-	was, is := deployedReason(before), deployedReason(after)
+	was, is := deployedCondition(before), deployedCondition(after)
+	if was.Status != is.Status || was.Reason != is.Reason {
+		switch {
+		case is.Reason == v1alpha1.ReasonAvailable, is.Reason == v1alpha1.ReasonDeploying, is.Reason == v1alpha1.ReasonScaling,
+			is.Reason == v1alpha1.ReasonWaiting, is.Reason == "":
+		case is.Status == metav1.ConditionUnknown:
+			warning(EventRolloutWaiting, is.Reason+": "+is.Message)
+		case noRollout[v1alpha1.FailureReason(is.Reason)]:
+			warning(is.Reason, is.Message)
+		default:
+			warning(EventRolloutFailed, strings.TrimPrefix(is.Reason+": "+is.Message, EventRolloutFailed+": "))
+		}
+	}
+	if back := after.Rollback; back != nil && (before.Rollback == nil || before.Rollback.Rollout != back.Rollout) {
+		normal(EventRolledBack, "The Deployment returns to %s, because the rollout of %s failed", back.To, back.From)
+	}
 	// More pods of what runs already are no news.
-	if is == v1alpha1.ReasonAvailable && (was != is && was != v1alpha1.ReasonScaling || before.Image != after.Image) {
-		normal(EventDeployed, "The Deployment runs %s", after.Image)
+	if is.Reason == v1alpha1.ReasonAvailable && (was.Reason != is.Reason && was.Reason != v1alpha1.ReasonScaling || before.DeployedImage != after.DeployedImage) {
+		normal(EventDeployed, "The Deployment runs %s", cmp.Or(after.DeployedImage, after.Image))
 	}
 	return events
 }
 
-func deployedReason(status v1alpha1.BuildStatus) string {
-	if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDeployed); condition != nil {
-		return condition.Reason
-	}
-	return ""
+// noRollout are failures of the step Deploy that are none of a rollout.
+var noRollout = map[v1alpha1.FailureReason]bool{
+	v1alpha1.FailureResourceExists: true, v1alpha1.FailureRejected: true, v1alpha1.FailureUnavailable: true,
+	v1alpha1.FailureInvalidTemplate: true, v1alpha1.FailureRollbackNotFound: true,
 }
 
 func explanation(status v1alpha1.BuildStatus, run v1alpha1.Run) string {

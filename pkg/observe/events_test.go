@@ -29,7 +29,34 @@ func failing(step v1alpha1.Step, reason v1alpha1.FailureReason) func(*v1alpha1.B
 
 func deployedIs(reason string) func(*v1alpha1.BuildStatus) {
 	return func(s *v1alpha1.BuildStatus) {
-		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDeployed, Reason: reason}}
+		is := metav1.ConditionUnknown
+		switch reason {
+		case "Available":
+			is = metav1.ConditionTrue
+		case "RolloutFailed", "Unavailable", "Rejected":
+			is = metav1.ConditionFalse
+		}
+		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionDeployed, Status: is, Reason: reason, Message: "It was."}}
+	}
+}
+
+// gaveUp is a status whose rollout came to this end.
+func gaveUp(reason string) func(*v1alpha1.BuildStatus) {
+	return func(s *v1alpha1.BuildStatus) {
+		deployedIs(reason)(s)
+		s.Conditions[0].Status = metav1.ConditionFalse
+	}
+}
+
+// runs is a status whose Deployment was last seen to be available with this image.
+func runs(name string) func(*v1alpha1.BuildStatus) {
+	return func(s *v1alpha1.BuildStatus) { s.DeployedImage = imageOf(name) }
+}
+
+// back is a status whose Deployment has returned to this image.
+func back(from, to string) func(*v1alpha1.BuildStatus) {
+	return func(s *v1alpha1.BuildStatus) {
+		s.Rollback = &v1alpha1.Rollback{From: imageOf(from), To: imageOf(to), Rollout: from}
 	}
 }
 
@@ -64,18 +91,30 @@ func TestEvents(t *testing.T) {
 
 		"the Job cannot be made":        {none, status(none, failing(schedule, v1alpha1.FailureResourceExists)), []string{"Warning ErrResourceExists"}, []string{"It was"}},
 		"the Job still cannot be made":  {status(none, failing(schedule, v1alpha1.FailureResourceExists)), status(none, failing(schedule, v1alpha1.FailureResourceExists)), nil, nil},
-		"nor can the Deployment":        {status(none, failing(schedule, v1alpha1.FailureRejected)), status(none, failing(deploy, v1alpha1.FailureRejected)), []string{"Warning Rejected"}, nil},
-		"the rollout failed":            {remembering(good("n", 1)), status(remembering(good("n", 1)), failing(deploy, v1alpha1.FailureRolloutFailed)), []string{"Warning RolloutFailed"}, nil},
-		"the application is not well":   {remembering(good("n", 1)), status(remembering(good("n", 1)), failing(deploy, v1alpha1.FailureUnavailable)), []string{"Warning Unavailable"}, nil},
+		"nor can the Deployment":        {status(none, failing(schedule, v1alpha1.FailureRejected)), status(none, failing(deploy, v1alpha1.FailureRejected), deployedIs("Rejected")), []string{"Warning Rejected"}, nil},
+		"the rollout failed":            {remembering(good("n", 1)), status(remembering(good("n", 1)), deployedIs("RolloutFailed")), []string{"Warning RolloutFailed"}, nil},
+		"the application is not well":   {remembering(good("n", 1)), status(remembering(good("n", 1)), deployedIs("Unavailable")), []string{"Warning Unavailable"}, nil},
 		"the application is well again": {status(remembering(good("n", 1)), failing(deploy, v1alpha1.FailureUnavailable), deployedIs("Unavailable")), status(remembering(good("n", 1)), deployedIs("Available")), []string{"Normal Deployed"}, nil},
 
 		"the image runs":                   {status(remembering(good("n", 1)), deployedIs("Deploying")), status(remembering(good("n", 1)), deployedIs("Available")), []string{"Normal Deployed"}, []string{imageOf("n")}},
-		"another image runs at once":       {status(remembering(good("o", 1)), deployedIs("Available")), status(remembering(good("n", 20), good("o", 1)), deployedIs("Available")), []string{"Normal BuildSucceeded", "Normal Deployed"}, nil},
+		"another image runs at once":       {status(remembering(good("o", 1)), deployedIs("Available"), runs("o")), status(remembering(good("n", 20), good("o", 1)), deployedIs("Available"), runs("n")), []string{"Normal BuildSucceeded", "Normal Deployed"}, nil},
 		"the application moves on":         {status(remembering(good("n", 1)), deployedIs("Available")), status(remembering(good("n", 1)), deployedIs("Deploying")), nil, nil},
 		"the application grows":            {status(remembering(good("n", 1)), deployedIs("Available")), status(remembering(good("n", 1)), deployedIs("Scaling")), nil, nil},
 		"the application has grown":        {status(remembering(good("n", 1)), deployedIs("Scaling")), status(remembering(good("n", 1)), deployedIs("Available")), nil, nil},
-		"another image runs while it grew": {status(remembering(good("o", 1)), deployedIs("Scaling")), status(remembering(good("o", 1)), deployedIs("Available"), func(s *v1alpha1.BuildStatus) { s.Image = imageOf("n") }), []string{"Normal Deployed"}, nil},
-		"the phase alone changes":          {none, status(none, func(s *v1alpha1.BuildStatus) { s.Phase, s.ObservedGeneration = "Queued", 3 }), nil, nil},
+		"another image runs while it grew": {status(remembering(good("o", 1)), deployedIs("Scaling"), runs("o")), status(remembering(good("o", 1)), deployedIs("Available"), runs("n")), []string{"Normal Deployed"}, nil},
+
+		"a pod of the rollout is in trouble": {status(none, deployedIs("Deploying")), status(none, deployedIs("CrashLoopBackOff")), []string{"Warning RolloutWaiting"}, []string{"CrashLoopBackOff: It was"}},
+		"it still is":                        {status(none, deployedIs("CrashLoopBackOff")), status(none, deployedIs("CrashLoopBackOff")), nil, nil},
+		"the trouble has passed":             {status(none, deployedIs("Unschedulable")), status(none, deployedIs("Deploying")), nil, nil},
+		"the rollout is given up":            {status(none, deployedIs("CrashLoopBackOff")), status(none, gaveUp("CrashLoopBackOff")), []string{"Warning RolloutFailed"}, []string{"CrashLoopBackOff: It was"}},
+		"the rollout is given up and taken back": {
+			status(none, deployedIs("CrashLoopBackOff")), status(none, gaveUp("CrashLoopBackOff"), back("n", "o")),
+			[]string{"Warning RolloutFailed", "Normal RolledBack"}, nil,
+		},
+		"the older image runs again":     {status(none, gaveUp("NotReady"), back("n", "o")), status(none, gaveUp("NotReady"), back("n", "o"), runs("o")), nil, nil},
+		"a second rollout is taken back": {status(none, gaveUp("NotReady"), back("n", "o")), status(none, gaveUp("NotReady"), back("m", "o")), []string{"Normal RolledBack"}, []string{imageOf("m"), imageOf("o")}},
+		"a template cannot be merged":    {none, status(none, gaveUp("InvalidTemplate")), []string{"Warning InvalidTemplate"}, nil},
+		"the phase alone changes":        {none, status(none, func(s *v1alpha1.BuildStatus) { s.Phase, s.ObservedGeneration = "Queued", 3 }), nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			events := Events(c.before, c.after)

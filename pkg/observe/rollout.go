@@ -1,70 +1,195 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 )
 
-// The reason of the Deployment controller's Progressing condition when a rollout is done, and when it
-// made no progress in time (k8s.io/kubernetes/pkg/controller/deployment/util).
+// The reasons of the Deployment controller's Progressing condition: a rollout is done, it made no progress in time, or someone
+// holds it up (k8s.io/kubernetes/pkg/controller/deployment/util).
 const (
 	newReplicaSetAvailable   = "NewReplicaSetAvailable"
 	progressDeadlineExceeded = "ProgressDeadlineExceeded"
+	deploymentPaused         = "DeploymentPaused"
 )
 
-// rollout returns the condition Deployed, and the failure if it is one. rolledOut says that the rollout of this image
-// and spec was done before: then nothing but a rollout that someone else began, or pods that go away, is news.
-func rollout(deployment *appsv1.Deployment, image string, before metav1.Condition, rolledOut bool) (metav1.Condition, *v1alpha1.Failure) {
+// stage is how far a rollout is.
+type stage int
+
+const (
+	// unseen: the Deployment controller has not looked at the newest generation yet.
+	unseen stage = iota
+	// unmoved: there was no progress within the deadline.
+	unmoved
+	// moving: pods are being replaced.
+	moving
+	// serving: all pods are of the newest template, and enough of them are available.
+	serving
+	// scaling: more pods of what runs already are on their way.
+	scaling
+	// short: it was done, but since then too few pods are available.
+	short
+)
+
+// stageOf tells how far the rollout is. rolledOut says that the rollout of this image and spec was done before: then nothing but a
+// rollout that someone else began, or pods that go away, is news.
+func stageOf(deployment *appsv1.Deployment, rolledOut bool) stage {
+	status := deployment.Status
 	progressing, available := condition(deployment, appsv1.DeploymentProgressing), condition(deployment, appsv1.DeploymentAvailable)
 	switch {
-	case deployment.Status.ObservedGeneration < deployment.Generation && rolledOut && deployment.Status.ObservedGeneration > 0:
-		// Annotations and replicas count the generation up too.
-		if before.Status == metav1.ConditionFalse {
-			return notDeployed(&v1alpha1.Failure{Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureReason(before.Reason), Message: before.Message})
-		}
-		return metav1.Condition{Type: before.Type, Status: before.Status, Reason: before.Reason, Message: before.Message}, nil
-	case deployment.Status.ObservedGeneration < deployment.Generation:
-		return deploying(image), nil
+	case status.ObservedGeneration < deployment.Generation:
+		return unseen
 	case progressing.Reason == progressDeadlineExceeded:
-		return notDeployed(&v1alpha1.Failure{
-			Step:   v1alpha1.StepDeploy,
-			Reason: v1alpha1.FailureRolloutFailed,
-			Message: fmt.Sprintf("The Deployment made no progress within its deadline. Look at its pods with kubectl describe pods -l %s=%s and kubectl logs; a corrected image or spec rolls out by itself.",
-				v1alpha1.AppLabel, deployment.Name),
-		})
-	case deployment.Status.UpdatedReplicas != deployment.Status.Replicas, progressing.Reason != newReplicaSetAvailable && !rolledOut:
-		return deploying(image), nil
+		return unmoved
+	case status.UpdatedReplicas != status.Replicas, progressing.Reason != newReplicaSetAvailable && !rolledOut:
+		return moving
 	case available.Status == corev1.ConditionTrue:
-		return metav1.Condition{
-			Type: v1alpha1.ConditionDeployed, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAvailable,
-			Message: "The Deployment runs " + image + ".",
-		}, nil
+		return serving
 	case progressing.Reason != newReplicaSetAvailable:
-		return metav1.Condition{
-			Type: v1alpha1.ConditionDeployed, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonScaling,
-			Message: "The Deployment starts more pods of " + image + ".",
-		}, nil
+		return scaling
 	}
-	return notDeployed(&v1alpha1.Failure{
-		Step:   v1alpha1.StepDeploy,
-		Reason: v1alpha1.FailureUnavailable,
-		Message: fmt.Sprintf("The rollout was done, but now too few pods are available. Look at them with kubectl describe pods -l %s=%s and kubectl logs.",
-			v1alpha1.AppLabel, deployment.Name),
-	})
+	return short
 }
 
-// wasRolledOut says whether the condition Deployed of before says so for the same spec and image.
-func wasRolledOut(build *v1alpha1.Build, before metav1.Condition, image string) bool {
+// rollout returns the condition Deployed, and what is in the way if there is something. The condition is False when the rollout
+// has failed for good, Unknown while it may still get there. before is the status of the last sync.
+func rollout(app Application, before v1alpha1.BuildStatus, rolledOut bool) (metav1.Condition, *v1alpha1.Failure) {
+	trouble := app.Trouble.Failure
+	switch stageOf(app.Deployment, rolledOut) {
+	case unseen:
+		if !rolledOut || app.Deployment.Status.ObservedGeneration == 0 {
+			return deploying(app.Image), nil
+		}
+		// Annotations and replicas count the generation up too.
+		said := deployedCondition(before)
+		said = metav1.Condition{Type: said.Type, Status: said.Status, Reason: said.Reason, Message: said.Message}
+		if said.Status == metav1.ConditionFalse {
+			return said, failureAgain(before, said)
+		}
+		return said, nil
+	case unmoved:
+		if trouble == nil {
+			trouble = &v1alpha1.Failure{Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureRolloutFailed, Message: lookAt(app.Deployment)}
+		}
+		trouble.Message = "The rollout made no progress within its deadline. " + trouble.Message
+		return notDeployed(trouble)
+	case moving:
+		if app.Trouble.Certain {
+			return notDeployed(trouble)
+		}
+		condition := deploying(app.Image)
+		if trouble != nil {
+			condition.Reason, condition.Message = string(trouble.Reason), trouble.Message
+		} else if paused(app.Deployment) {
+			condition.Message += " Somebody has paused it; kubectl rollout resume goes on."
+		}
+		return condition, trouble
+	case serving:
+		return metav1.Condition{
+			Type: v1alpha1.ConditionDeployed, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAvailable,
+			Message: "The Deployment runs " + app.Image + ".",
+		}, nil
+	case scaling:
+		message := "The Deployment starts more pods of " + app.Image + "."
+		if trouble != nil {
+			message += " " + trouble.Message
+		}
+		return metav1.Condition{Type: v1alpha1.ConditionDeployed, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonScaling, Message: message}, nil
+	}
+	failure := &v1alpha1.Failure{Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureUnavailable, Message: lookAt(app.Deployment)}
+	if trouble != nil {
+		failure.Message, failure.ExitCode, failure.LogTail = trouble.Message, trouble.ExitCode, trouble.LogTail
+	}
+	failure.Message = "The rollout was done, but now too few pods are available. " + failure.Message
+	return notDeployed(failure)
+}
+
+// lookAt is the advice when no pod says what is wrong.
+func lookAt(deployment *appsv1.Deployment) string {
+	return fmt.Sprintf("Look at its pods with kubectl describe pods -l %s=%s and kubectl logs; a corrected image or spec rolls out by itself.",
+		v1alpha1.AppLabel, deployment.Name)
+}
+
+func paused(deployment *appsv1.Deployment) bool {
+	return condition(deployment, appsv1.DeploymentProgressing).Reason == deploymentPaused
+}
+
+// wasRolledOut says whether the condition Deployed of the status says so for the same spec and image.
+func wasRolledOut(build *v1alpha1.Build, image string) bool {
+	before := deployedCondition(build.Status)
 	switch before.Reason {
 	case v1alpha1.ReasonAvailable, v1alpha1.ReasonScaling, string(v1alpha1.FailureUnavailable):
-		return before.ObservedGeneration == build.Generation && build.Status.Image == image
+		return before.ObservedGeneration == build.Generation && build.Status.DeployedImage == image
 	}
 	return false
+}
+
+// failureAgain is the failure that the condition of an earlier status speaks of.
+func failureAgain(status v1alpha1.BuildStatus, said metav1.Condition) *v1alpha1.Failure {
+	if failure := status.Failure; failure != nil && failure.Step == v1alpha1.StepDeploy && string(failure.Reason) == said.Reason {
+		return failure.DeepCopy()
+	}
+	return &v1alpha1.Failure{Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureReason(said.Reason), Message: said.Message}
+}
+
+func deployedCondition(status v1alpha1.BuildStatus) metav1.Condition {
+	return ptr.Deref(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDeployed), metav1.Condition{})
+}
+
+// takenBack is the condition of a Build whose newest image failed to roll out, while the Deployment is kept at the one before. now is
+// how that one is.
+func takenBack(rollback *v1alpha1.Rollback, now metav1.Condition) (metav1.Condition, *v1alpha1.Failure) {
+	failure := rollback.Failure.DeepCopy()
+	end := " The Deployment has returned to " + rollback.To + ", which is available."
+	if now.Status != metav1.ConditionTrue {
+		end = " The Deployment returns to " + rollback.To + ": " + now.Message
+	}
+	condition, _ := notDeployed(failure)
+	condition.Message = squash(condition.Message+end, 2*maxMessage)
+	return condition, failure
+}
+
+// address is the URL of the application: empty without a port that speaks TCP.
+func address(build *v1alpha1.Build, app Application) string {
+	spec := build.Spec.Deployment
+	if app.Ingress != nil && spec.Ingress != nil {
+		if spec.Ingress.TLSSecretName != "" {
+			return "https://" + spec.Ingress.Host
+		}
+		return "http://" + spec.Ingress.Host
+	}
+	port, ok := spec.FirstTCPPort()
+	if app.Service == nil || !ok {
+		return ""
+	}
+	url := url.URL{Scheme: "http"}
+	host, number := build.Name+"."+build.Namespace+".svc", cmp.Or(port.ServicePort, port.ContainerPort)
+	for _, ingress := range app.Service.Status.LoadBalancer.Ingress {
+		if at := cmp.Or(ingress.Hostname, ingress.IP); at != "" {
+			host = at
+			break
+		}
+	}
+	if port.Name == "https" || number == 443 {
+		url.Scheme = "https"
+	}
+	url.Host = net.JoinHostPort(host, strconv.Itoa(int(number)))
+	if defaultPort := map[string]int32{"http": 80, "https": 443}[url.Scheme]; number == defaultPort {
+		url.Host = strings.TrimSuffix(url.Host, ":"+strconv.Itoa(int(number)))
+	}
+	return url.String()
 }
 
 func deploying(image string) metav1.Condition {

@@ -16,7 +16,7 @@ func aDeployment(change func(*appsv1.Deployment)) *appsv1.Deployment {
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Generation: 2},
 		Status: appsv1.DeploymentStatus{
-			ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3,
+			ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 3,
 			Conditions: []appsv1.DeploymentCondition{
 				{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue},
 				{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: newReplicaSetAvailable},
@@ -69,7 +69,8 @@ func TestRollout(t *testing.T) {
 		"rolled out before, and what someone began got nowhere": {func(d *appsv1.Deployment) { progressing(d).Reason = progressDeadlineExceeded }, "Available", "False", "RolloutFailed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, failure := rollout(aDeployment(c.change), theImage, conditionBefore(c.rolledOut), c.rolledOut != "")
+			before := v1alpha1.BuildStatus{Conditions: []metav1.Condition{conditionBefore(c.rolledOut)}}
+			got, failure := rollout(Application{Image: theImage, Deployment: aDeployment(c.change)}, before, c.rolledOut != "")
 			if got.Type != "Deployed" || got.Status != c.status || got.Reason != c.reason || got.Message == "" {
 				t.Errorf("got %+v, want %s with reason %s", got, c.status, c.reason)
 			}
@@ -102,7 +103,7 @@ func conditionBefore(reason string) metav1.Condition {
 }
 
 func TestARolloutCountsOnlyForTheSpecAndTheImageItWasOf(t *testing.T) {
-	build := &v1alpha1.Build{ObjectMeta: metav1.ObjectMeta{Generation: 7}, Status: v1alpha1.BuildStatus{Image: theImage}}
+	build := &v1alpha1.Build{ObjectMeta: metav1.ObjectMeta{Generation: 7}}
 	for name, c := range map[string]struct {
 		reason     string
 		generation int64
@@ -120,7 +121,8 @@ func TestARolloutCountsOnlyForTheSpecAndTheImageItWasOf(t *testing.T) {
 	} {
 		before := conditionBefore(c.reason)
 		before.ObservedGeneration = c.generation
-		if got := wasRolledOut(build, before, c.image); got != c.want {
+		build.Status = v1alpha1.BuildStatus{DeployedImage: theImage, Conditions: []metav1.Condition{before}}
+		if got := wasRolledOut(build, c.image); got != c.want {
 			t.Errorf("%s: rolled out is %v", name, got)
 		}
 	}

@@ -1,11 +1,11 @@
 package observe
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,7 +79,7 @@ func Runs(build *v1alpha1.Build, hash string, runs []Run) v1alpha1.BuildStatus {
 			status.History = slices.Insert(status.History, 0, run.Run)
 		}
 		if run.Image != "" {
-			status.Image = run.Image
+			status.Image, status.Rollback = run.Image, nil // even the same image is tried again: it was asked for
 		}
 		if run.Hash == hash || status.Run != nil && status.Run.Job == run.Job {
 			status.Run = run.Run.DeepCopy()
@@ -112,8 +112,8 @@ type Outcome struct {
 	Hold Hold
 	// Obstacle is what kept an object from being made.
 	Obstacle *v1alpha1.Failure
-	// Deployment as it is now; nil when there is none.
-	Deployment *appsv1.Deployment
+	// App is the application as it is now.
+	App Application
 }
 
 // Hold is a reason for which a run is held back.
@@ -131,15 +131,17 @@ const (
 func Conclude(build *v1alpha1.Build, status v1alpha1.BuildStatus, hash string, outcome Outcome, now metav1.Time) v1alpha1.BuildStatus {
 	status.Conditions = slices.Clone(status.Conditions)
 	status.ObservedGeneration = build.Generation
-	if _, digest, ok := strings.Cut(status.Image, "@"); ok && len(digest) > shortDigestLength {
+	if _, digest, ok := strings.Cut(cmp.Or(outcome.App.Image, status.Image), "@"); ok && len(digest) > shortDigestLength {
 		status.ShortDigest = digest[:shortDigestLength]
 	}
 
 	conditions := []metav1.Condition{built(build, &status, hash, outcome)}
 	if build.Spec.Deployment == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionDeployed)
+		status.DeployedImage, status.Rollback, status.URL, status.Replicas, status.Selector = "", nil, "", 0, ""
 	} else {
 		conditions = append(conditions, deployed(build, &status, outcome))
+		status.URL = address(build, outcome.App)
 	}
 	conditions = append(conditions, ready(conditions))
 	for _, condition := range conditions {
@@ -181,22 +183,51 @@ func built(build *v1alpha1.Build, status *v1alpha1.BuildStatus, hash string, out
 }
 
 func deployed(build *v1alpha1.Build, status *v1alpha1.BuildStatus, outcome Outcome) metav1.Condition {
+	app, pinned := outcome.App, build.Spec.Deployment.Rollback != ""
 	condition, failure := metav1.Condition{Type: v1alpha1.ConditionDeployed, Status: metav1.ConditionUnknown}, (*v1alpha1.Failure)(nil)
 	switch {
-	case outcome.Obstacle != nil && outcome.Obstacle.Step == v1alpha1.StepDeploy:
-		condition, failure = notDeployed(outcome.Obstacle)
-	case status.Image == "":
+	case app.Image == "":
 		condition.Reason, condition.Message = v1alpha1.ReasonWaiting, "Nothing is deployed before the first good image."
-	case outcome.Deployment == nil:
-		condition = deploying(status.Image)
+	case app.Deployment == nil:
+		condition = deploying(app.Image)
 	default:
-		before := ptr.Deref(meta.FindStatusCondition(build.Status.Conditions, v1alpha1.ConditionDeployed), metav1.Condition{})
-		condition, failure = rollout(outcome.Deployment, status.Image, before, wasRolledOut(build, before, status.Image))
+		condition, failure = rollout(app, build.Status, wasRolledOut(build, app.Image))
+		if condition.Reason != v1alpha1.ReasonDeploying {
+			status.Replicas = app.Deployment.Status.Replicas
+		}
+		status.Selector = metav1.FormatLabelSelector(app.Deployment.Spec.Selector)
+		switch {
+		case condition.Status == metav1.ConditionTrue && app.Deployment.Status.AvailableReplicas > 0:
+			status.DeployedImage = app.Image
+		case givenUp(condition) && takesBack(build, status, app.Image):
+			status.Rollback = &v1alpha1.Rollback{From: app.Image, To: status.DeployedImage, Rollout: rolloutOf(app.Deployment), Failure: *failure}
+		}
+		switch back := status.Rollback; {
+		case pinned && condition.Status == metav1.ConditionTrue:
+			condition.Message = "The Deployment runs " + app.Image + ", as spec.deployment.rollback asks."
+		case back != nil && back.To == app.Image && !pinned:
+			condition, failure = takenBack(back, condition)
+		}
+	}
+	if outcome.Obstacle != nil && outcome.Obstacle.Step == v1alpha1.StepDeploy {
+		condition, failure = notDeployed(outcome.Obstacle)
 	}
 	if status.Failure == nil {
 		status.Failure = failure
 	}
 	return condition
+}
+
+// givenUp says whether the rollout has failed for good.
+func givenUp(condition metav1.Condition) bool {
+	return condition.Status == metav1.ConditionFalse && condition.Reason != string(v1alpha1.FailureUnavailable)
+}
+
+// takesBack says whether there is another image to return to, and nobody has said where to stay.
+func takesBack(build *v1alpha1.Build, status *v1alpha1.BuildStatus, image string) bool {
+	spec := build.Spec.Deployment
+	return spec.OnFailure != v1alpha1.OnFailureKeep && spec.Rollback == "" &&
+		image == status.Image && status.DeployedImage != "" && status.DeployedImage != image
 }
 
 // ready is True when all the others are; otherwise it speaks of the first that is False, else of the first that is Unknown.
@@ -222,8 +253,8 @@ func phase(status v1alpha1.BuildStatus, hold Hold) v1alpha1.Phase {
 		return v1alpha1.PhaseReady
 	case is(v1alpha1.ConditionBuilt, metav1.ConditionFalse) && underWay:
 		return v1alpha1.PhasePending
-	case is(v1alpha1.ConditionReady, metav1.ConditionFalse):
-		return v1alpha1.PhaseFailed
+	case is(v1alpha1.ConditionReady, metav1.ConditionFalse) && !(status.Rollback != nil && is(v1alpha1.ConditionBuilt, metav1.ConditionUnknown)):
+		return v1alpha1.PhaseFailed // but a build after a rollout that was taken back is under way, or held
 	case hold == Suspended:
 		return v1alpha1.PhaseSuspended
 	case hold == Queued:

@@ -377,10 +377,14 @@ func TestConclude(t *testing.T) {
 			if !c.runOnly {
 				build.Spec.Deployment = &v1alpha1.Deployment{}
 			}
-			if c.deployment != nil {
-				outcome.Deployment = aDeployment(c.deployment)
+			status := Runs(build, newestHash, c.runs)
+			if !c.runOnly {
+				outcome.App.Image = status.Image
 			}
-			got := Conclude(build, Runs(build, newestHash, c.runs), newestHash, outcome, at(100))
+			if c.deployment != nil {
+				outcome.App.Deployment = aDeployment(c.deployment)
+			}
+			got := Conclude(build, status, newestHash, outcome, at(100))
 
 			if got.Phase != c.phase {
 				t.Errorf("phase is %s, want %s", got.Phase, c.phase)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // Differs says whether the desired apply configuration has to be applied to the live object. Two
@@ -17,7 +18,7 @@ func Differs(desired, live any) bool {
 	// The server does not send kind and apiVersion with the objects of a list.
 	delete(want, "kind")
 	delete(want, "apiVersion")
-	return !contains(have, want)
+	return !contains("", have, want)
 }
 
 // fingerprint is the hash of an apply configuration. It is stored with what is applied, see AppliedAnnotation.
@@ -42,40 +43,43 @@ func tree(object any) map[string]any {
 	return decoded
 }
 
-// contains says whether have has everything that want has. Of a list, every wanted entry must be
-// contained in some entry: the lists we write are sets, and their entries carry their own names.
-func contains(have, want any) bool {
+// What server-side apply merges, and what it takes as a whole, of all that we write (the markers listType and mapType in k8s.io/api).
+var (
+	// mergedLists are lists whose entries have names of their own: others may add theirs.
+	mergedLists = map[string]bool{
+		"containers": true, "initContainers": true, "ephemeralContainers": true, "env": true, "ports": true, "volumeMounts": true,
+		"volumeDevices": true, "volumes": true, "imagePullSecrets": true, "hostAliases": true, "topologySpreadConstraints": true,
+		"resourceClaims": true, "claims": true, "schedulingGates": true, "ownerReferences": true,
+	}
+	// wholeMaps select something: one key more selects something else.
+	wholeMaps = map[string]bool{"selector": true, "labelSelector": true, "nodeSelector": true}
+)
+
+// contains says whether have has everything that want has, both found under key.
+func contains(key string, have, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
 		have, ok := have.(map[string]any)
-		if !ok {
+		if !ok || wholeMaps[key] && !reflect.DeepEqual(have, want) {
 			return false
 		}
-		for key, value := range want {
-			// Server-side apply takes a selector as a whole: one key more selects something else.
-			if !contains(have[key], value) || key == "selector" && !reflect.DeepEqual(have[key], value) {
+		for inner, value := range want {
+			if !contains(inner, have[inner], value) {
 				return false
 			}
 		}
 		return true
 	case []any:
 		have, _ := have.([]any)
-		for _, entry := range want {
-			if !containsEntry(have, entry) {
-				return false
-			}
+		if mergedLists[key] {
+			return !slices.ContainsFunc(want, func(entry any) bool { return !containsEntry(have, entry) })
 		}
-		return true
+		return slices.EqualFunc(have, want, func(have, want any) bool { return contains("", have, want) })
 	default:
 		return reflect.DeepEqual(have, want)
 	}
 }
 
 func containsEntry(list []any, want any) bool {
-	for _, have := range list {
-		if contains(have, want) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(have any) bool { return contains("", have, want) })
 }

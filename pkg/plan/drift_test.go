@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
@@ -24,6 +25,16 @@ func aDeployment() *v1alpha1.Build {
 		b.Spec.Deployment.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{"cpu": resource.MustParse("1000m"), "memory": resource.MustParse("1024Mi")}}
 		b.Spec.Deployment.Service = &v1alpha1.Service{}
 	})
+}
+
+// theDeployment is what a new one of the Build should be.
+func theDeployment(t *testing.T, build *v1alpha1.Build, image string) *appsv1ac.DeploymentApplyConfiguration {
+	t.Helper()
+	deployment, err := Deployment(build, image, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return deployment
 }
 
 func TestADeploymentIsAppliedAgainWhenItDiffers(t *testing.T) {
@@ -90,7 +101,7 @@ func TestADeploymentIsAppliedAgainWhenItDiffers(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			live := applied[appsv1.Deployment](t, Deployment(aDeployment(), pushed))
+			live := applied[appsv1.Deployment](t, theDeployment(t, aDeployment(), pushed))
 			if c.live != nil {
 				c.live(live)
 			}
@@ -98,7 +109,7 @@ func TestADeploymentIsAppliedAgainWhenItDiffers(t *testing.T) {
 			if c.want != nil {
 				c.want(build)
 			}
-			if got := Differs(Deployment(build, pushed), live); got != c.is {
+			if got := Differs(theDeployment(t, build, pushed), live); got != c.is {
 				t.Errorf("differs is %v, want %v", got, c.is)
 			}
 		})
@@ -129,7 +140,7 @@ func TestReplicasAreHandedOverBeforeTheyAreLeftOut(t *testing.T) {
 			if c.asked != nil {
 				c.asked(after)
 			}
-			live := applied[appsv1.Deployment](t, Deployment(before, pushed))
+			live := applied[appsv1.Deployment](t, theDeployment(t, before, pushed))
 			live.UID = "live"
 			if c.live != nil {
 				c.live(live)
@@ -146,7 +157,7 @@ func TestReplicasAreHandedOverBeforeTheyAreLeftOut(t *testing.T) {
 }
 
 func TestADeploymentOfAnotherImageDiffers(t *testing.T) {
-	if live := applied[appsv1.Deployment](t, Deployment(aDeployment(), pushed)); !Differs(Deployment(aDeployment(), "other"), live) {
+	if live := applied[appsv1.Deployment](t, theDeployment(t, aDeployment(), pushed)); !Differs(theDeployment(t, aDeployment(), "other"), live) {
 		t.Error("it does not")
 	}
 }
@@ -188,17 +199,17 @@ func TestAServiceIsAppliedAgainWhenItDiffers(t *testing.T) {
 
 // What a watch or a list gives has no kind and no apiVersion.
 func TestObjectsOfAListDoNotDiffer(t *testing.T) {
-	live := applied[appsv1.Deployment](t, Deployment(aDeployment(), pushed))
+	live := applied[appsv1.Deployment](t, theDeployment(t, aDeployment(), pushed))
 	live.TypeMeta = metav1.TypeMeta{}
-	if Differs(Deployment(aDeployment(), pushed), live) {
+	if Differs(theDeployment(t, aDeployment(), pushed), live) {
 		t.Error("they do")
 	}
 }
 
 func TestTheFingerprintIsTheSameEveryTime(t *testing.T) {
-	want := Deployment(aDeployment(), pushed).Annotations[v1alpha1.AppliedAnnotation]
+	want := theDeployment(t, aDeployment(), pushed).Annotations[v1alpha1.AppliedAnnotation]
 	for range 20 { // maps have no order
-		if got := Deployment(aDeployment(), pushed).Annotations[v1alpha1.AppliedAnnotation]; got != want || got == "" {
+		if got := theDeployment(t, aDeployment(), pushed).Annotations[v1alpha1.AppliedAnnotation]; got != want || got == "" {
 			t.Fatalf("fingerprint is %q, want %q", got, want)
 		}
 	}

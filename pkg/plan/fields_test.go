@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // field is one value, at any depth, that a user can set.
@@ -25,6 +26,8 @@ func fields(of reflect.Type, name string) []field {
 	switch of {
 	case reflect.TypeFor[resource.Quantity]():
 		return set(resource.MustParse("1500m"))
+	case reflect.TypeFor[runtime.RawExtension]():
+		return set(runtime.RawExtension{Raw: []byte(`{"hostNetwork":true}`)})
 	case reflect.TypeFor[corev1.ResourceList]():
 		return set(corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")})
 	}

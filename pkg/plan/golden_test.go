@@ -154,7 +154,7 @@ func TestDeployments(t *testing.T) {
 		},
 	}, func(change func(*v1alpha1.Build)) []any {
 		build := deployed(change)
-		objects := []any{Deployment(build, pushed)}
+		objects := []any{theDeployment(t, build, pushed)}
 		if build.Spec.Deployment.Service != nil {
 			objects = append(objects, Service(build))
 		}

@@ -42,8 +42,16 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &buildv1alpha1.HistoryApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Image"):
 		return &buildv1alpha1.ImageApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Ingress"):
+		return &buildv1alpha1.IngressApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PodMetadata"):
+		return &buildv1alpha1.PodMetadataApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("PodTemplate"):
+		return &buildv1alpha1.PodTemplateApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Port"):
 		return &buildv1alpha1.PortApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("Rollback"):
+		return &buildv1alpha1.RollbackApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("Run"):
 		return &buildv1alpha1.RunApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("SecretReference"):

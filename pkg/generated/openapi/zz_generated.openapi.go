@@ -11,6 +11,7 @@ import (
 	resource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
+	intstr "k8s.io/apimachinery/pkg/util/intstr"
 	version "k8s.io/apimachinery/pkg/version"
 	common "k8s.io/kube-openapi/pkg/common"
 	spec "k8s.io/kube-openapi/pkg/validation/spec"
@@ -32,7 +33,11 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.GitSource{}.OpenAPIModelName():                    schema_pkg_apis_build_v1alpha1_GitSource(ref),
 		v1alpha1.History{}.OpenAPIModelName():                      schema_pkg_apis_build_v1alpha1_History(ref),
 		v1alpha1.Image{}.OpenAPIModelName():                        schema_pkg_apis_build_v1alpha1_Image(ref),
+		v1alpha1.Ingress{}.OpenAPIModelName():                      schema_pkg_apis_build_v1alpha1_Ingress(ref),
+		v1alpha1.PodMetadata{}.OpenAPIModelName():                  schema_pkg_apis_build_v1alpha1_PodMetadata(ref),
+		v1alpha1.PodTemplate{}.OpenAPIModelName():                  schema_pkg_apis_build_v1alpha1_PodTemplate(ref),
 		v1alpha1.Port{}.OpenAPIModelName():                         schema_pkg_apis_build_v1alpha1_Port(ref),
+		v1alpha1.Rollback{}.OpenAPIModelName():                     schema_pkg_apis_build_v1alpha1_Rollback(ref),
 		v1alpha1.Run{}.OpenAPIModelName():                          schema_pkg_apis_build_v1alpha1_Run(ref),
 		v1alpha1.SecretReference{}.OpenAPIModelName():              schema_pkg_apis_build_v1alpha1_SecretReference(ref),
 		v1alpha1.Service{}.OpenAPIModelName():                      schema_pkg_apis_build_v1alpha1_Service(ref),
@@ -338,6 +343,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		runtime.RawExtension{}.OpenAPIModelName():                  schema_k8sio_apimachinery_pkg_runtime_RawExtension(ref),
 		runtime.TypeMeta{}.OpenAPIModelName():                      schema_k8sio_apimachinery_pkg_runtime_TypeMeta(ref),
 		runtime.Unknown{}.OpenAPIModelName():                       schema_k8sio_apimachinery_pkg_runtime_Unknown(ref),
+		intstr.IntOrString{}.OpenAPIModelName():                    schema_apimachinery_pkg_util_intstr_IntOrString(ref),
 		version.Info{}.OpenAPIModelName():                          schema_k8sio_apimachinery_pkg_version_Info(ref),
 	}
 }
@@ -619,7 +625,7 @@ func schema_pkg_apis_build_v1alpha1_BuildStatus(ref common.ReferenceCallback) co
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "conditions are Built (the newest inputs are an image in the registry), Deployed (the Deployment runs the newest image) and Ready (all that the spec asks for is done).",
+							Description: "conditions are Built (the newest inputs are an image in the registry), Deployed (the Deployment runs the newest image, or the one that spec.deployment.rollback names) and Ready (all that the spec asks for is done).",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -632,14 +638,48 @@ func schema_pkg_apis_build_v1alpha1_BuildStatus(ref common.ReferenceCallback) co
 					},
 					"image": {
 						SchemaProps: spec.SchemaProps{
-							Description: "image is the newest good image, by digest; it is what the Deployment runs.",
+							Description: "image is the newest image that was built, by digest.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
 					"shortDigest": {
 						SchemaProps: spec.SchemaProps{
-							Description: "shortDigest is the start of the image's digest, for the eyes.",
+							Description: "shortDigest is the start of the digest of the image that the Deployment is kept at, without one of image, for the eyes.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"deployedImage": {
+						SchemaProps: spec.SchemaProps{
+							Description: "deployedImage is the image, by digest, whose pods were last seen to be available: what a rollout that fails returns to.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"rollback": {
+						SchemaProps: spec.SchemaProps{
+							Description: "rollback says which rollout failed and what the Deployment returned to. It is there until other inputs or pods are asked for, or the annotation buildcontroller.dev/redeploy gets a new value; until then the image is not tried again.",
+							Ref:         ref(v1alpha1.Rollback{}.OpenAPIModelName()),
+						},
+					},
+					"url": {
+						SchemaProps: spec.SchemaProps{
+							Description: "url under which the application is reached: that of the ingress, else of the load balancer, else that of the Service inside the cluster.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"replicas": {
+						SchemaProps: spec.SchemaProps{
+							Description: "replicas is the number of pods that the Deployment has, as of the last time that no rollout was under way.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"selector": {
+						SchemaProps: spec.SchemaProps{
+							Description: "selector of these pods, for autoscalers.",
 							Type:        []string{"string"},
 							Format:      "",
 						},
@@ -678,7 +718,7 @@ func schema_pkg_apis_build_v1alpha1_BuildStatus(ref common.ReferenceCallback) co
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.Failure{}.OpenAPIModelName(), v1alpha1.Run{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName()},
+			v1alpha1.Failure{}.OpenAPIModelName(), v1alpha1.Rollback{}.OpenAPIModelName(), v1alpha1.Run{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName()},
 	}
 }
 
@@ -998,12 +1038,12 @@ func schema_pkg_apis_build_v1alpha1_Deployment(ref common.ReferenceCallback) com
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Deployment is how the image runs: a Deployment with the name of the Build.",
+				Description: "Deployment is how the image runs: a Deployment with the name of the Build. docs/rollouts.md tells the whole story.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"replicas": {
 						SchemaProps: spec.SchemaProps{
-							Description: "replicas is the number of pods. Absent: left alone, so that an autoscaler can set it.",
+							Description: "replicas is the number of pods. Absent: left alone, so that an autoscaler can set it on the Deployment. kubectl scale and an autoscaler whose target is the Build set this field.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
@@ -1019,7 +1059,7 @@ func schema_pkg_apis_build_v1alpha1_Deployment(ref common.ReferenceCallback) com
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "ports the application listens on. The first TCP port becomes the readiness probe.",
+							Description: "ports the application listens on. The first TCP port becomes the readiness probe, if there is no other, and is what the ingress leads to.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
@@ -1034,6 +1074,12 @@ func schema_pkg_apis_build_v1alpha1_Deployment(ref common.ReferenceCallback) com
 						SchemaProps: spec.SchemaProps{
 							Description: "service makes a Service with the name of the Build for all ports. Absent: none.",
 							Ref:         ref(v1alpha1.Service{}.OpenAPIModelName()),
+						},
+					},
+					"ingress": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ingress makes an Ingress with the name of the Build that leads to the first TCP port. Absent: none.",
+							Ref:         ref(v1alpha1.Ingress{}.OpenAPIModelName()),
 						},
 					},
 					"env": {
@@ -1063,17 +1109,76 @@ func schema_pkg_apis_build_v1alpha1_Deployment(ref common.ReferenceCallback) com
 							Ref:         ref(v1.ResourceRequirements{}.OpenAPIModelName()),
 						},
 					},
+					"readinessProbe": {
+						SchemaProps: spec.SchemaProps{
+							Description: "readinessProbe of the application's container: while it fails the pod gets no requests, and a rollout waits for it. Default: a connection to the first TCP port every 2 s.",
+							Ref:         ref(v1.Probe{}.OpenAPIModelName()),
+						},
+					},
+					"livenessProbe": {
+						SchemaProps: spec.SchemaProps{
+							Description: "livenessProbe of the application's container: when it fails the container is started again. Default: none.",
+							Ref:         ref(v1.Probe{}.OpenAPIModelName()),
+						},
+					},
+					"startupProbe": {
+						SchemaProps: spec.SchemaProps{
+							Description: "startupProbe of the application's container: the other two begin when it has succeeded. Default: none.",
+							Ref:         ref(v1.Probe{}.OpenAPIModelName()),
+						},
+					},
+					"containerName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "containerName of the application's container. An existing Deployment that is adopted has one already. Default: app.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"template": {
+						SchemaProps: spec.SchemaProps{
+							Description: "template is merged over the pod template that the other fields make, for everything that has no field of its own: sidecars, volumes, affinity, a security context. Lists are merged as kubectl patch does, containers and volumes by their name.",
+							Ref:         ref(v1alpha1.PodTemplate{}.OpenAPIModelName()),
+						},
+					},
 					"progressDeadline": {
 						SchemaProps: spec.SchemaProps{
-							Description: "progressDeadline is how long a rollout may go without progress before it counts as failed. Default: 10m.",
+							Description: "progressDeadline is how long a rollout may go without progress before it counts as failed. What surely fails is given up earlier. Default: 10m.",
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
+					"onFailure": {
+						SchemaProps: spec.SchemaProps{
+							Description: "onFailure says what happens when the rollout of a new image fails: Rollback returns to the image that was available before, Keep leaves the new one in place, where it may recover. Default: Rollback.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"rollback": {
+						SchemaProps: spec.SchemaProps{
+							Description: "rollback keeps the Deployment at the image of the history with this digest, or start of a digest, until it is taken away. New inputs are built all the same.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"adopt": {
+						SchemaProps: spec.SchemaProps{
+							Description: "adopt takes over a Deployment, Service and Ingress of that name that exist and have no controller. Without it they are left alone, and the condition Deployed says so.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"deletionPolicy": {
+						SchemaProps: spec.SchemaProps{
+							Description: "deletionPolicy says what becomes of the Deployment, Service and Ingress when the Build is deleted: Delete takes them away, Retain leaves them running, without owner references. Default: Delete.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 				},
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.Port{}.OpenAPIModelName(), v1alpha1.Service{}.OpenAPIModelName(), v1.EnvVar{}.OpenAPIModelName(), v1.ResourceRequirements{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName()},
+			v1alpha1.Ingress{}.OpenAPIModelName(), v1alpha1.PodTemplate{}.OpenAPIModelName(), v1alpha1.Port{}.OpenAPIModelName(), v1alpha1.Service{}.OpenAPIModelName(), v1.EnvVar{}.OpenAPIModelName(), v1.Probe{}.OpenAPIModelName(), v1.ResourceRequirements{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName()},
 	}
 }
 
@@ -1390,6 +1495,127 @@ func schema_pkg_apis_build_v1alpha1_Image(ref common.ReferenceCallback) common.O
 	}
 }
 
+func schema_pkg_apis_build_v1alpha1_Ingress(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Ingress is how the application is reached from outside.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"host": {
+						SchemaProps: spec.SchemaProps{
+							Description: "host is the name in the URL, for example shop.example.com.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"className": {
+						SchemaProps: spec.SchemaProps{
+							Description: "className is the IngressClass whose controller serves it. Default: the cluster's default class.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"tlsSecretName": {
+						SchemaProps: spec.SchemaProps{
+							Description: "tlsSecretName is a Secret of type kubernetes.io/tls in this namespace, with which the host is served over https. It may come later, from cert-manager for example. Absent: http.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"annotations": {
+						SchemaProps: spec.SchemaProps{
+							Description: "annotations of the Ingress, for its controller or for cert-manager.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"host"},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_build_v1alpha1_PodMetadata(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodMetadata are the labels and annotations of pods.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"labels": {
+						SchemaProps: spec.SchemaProps{
+							Description: "labels of the pods.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"annotations": {
+						SchemaProps: spec.SchemaProps{
+							Description: "annotations of the pods.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+	}
+}
+
+func schema_pkg_apis_build_v1alpha1_PodTemplate(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "PodTemplate is a part of a pod template.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "metadata of the pods.",
+							Ref:         ref(v1alpha1.PodMetadata{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "spec is a part of a pod's spec (k8s.io/api/core/v1 PodSpec). A probe or a lifecycle hook of the application's container takes the place of the generated one, null takes a field away, and \"$patch: replace\" or \"$patch: delete\" work as in kubectl patch. The image of the application's container is not to be set.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.PodMetadata{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
 func schema_pkg_apis_build_v1alpha1_Port(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1433,6 +1659,53 @@ func schema_pkg_apis_build_v1alpha1_Port(ref common.ReferenceCallback) common.Op
 				Required: []string{"name", "containerPort"},
 			},
 		},
+	}
+}
+
+func schema_pkg_apis_build_v1alpha1_Rollback(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Rollback is a return to an older image.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"from": {
+						SchemaProps: spec.SchemaProps{
+							Description: "from is the image, by digest, whose rollout failed.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"to": {
+						SchemaProps: spec.SchemaProps{
+							Description: "to is the image, by digest, that the Deployment returned to.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"rollout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "rollout is the hash of what the pods were asked to be in the rollout that failed.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"failure": {
+						SchemaProps: spec.SchemaProps{
+							Description: "failure of the rollout.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.Failure{}.OpenAPIModelName()),
+						},
+					},
+				},
+				Required: []string{"from", "to", "rollout", "failure"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.Failure{}.OpenAPIModelName()},
 	}
 }
 
@@ -1591,6 +1864,21 @@ func schema_pkg_apis_build_v1alpha1_Service(ref common.ReferenceCallback) common
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"ClusterIP", "ExternalName", "LoadBalancer", "NodePort"},
+						},
+					},
+					"annotations": {
+						SchemaProps: spec.SchemaProps{
+							Description: "annotations of the Service, for a load balancer for example.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
 						},
 					},
 				},
@@ -5961,7 +6249,7 @@ func schema_k8sio_api_core_v1_HTTPGetAction(ref common.ReferenceCallback) common
 					"port": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Name or number of the port to access on the container. Number must be in the range 1 to 65535. Name must be an IANA_SVC_NAME.",
-							Ref:         ref("k8s.io/apimachinery/pkg/util/intstr.IntOrString"),
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
 					"host": {
@@ -6010,7 +6298,7 @@ func schema_k8sio_api_core_v1_HTTPGetAction(ref common.ReferenceCallback) common
 			},
 		},
 		Dependencies: []string{
-			v1.HTTPHeader{}.OpenAPIModelName(), "k8s.io/apimachinery/pkg/util/intstr.IntOrString"},
+			v1.HTTPHeader{}.OpenAPIModelName(), intstr.IntOrString{}.OpenAPIModelName()},
 	}
 }
 
@@ -14236,7 +14524,7 @@ func schema_k8sio_api_core_v1_ServicePort(ref common.ReferenceCallback) common.O
 					"targetPort": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Number or name of the port to access on the pods targeted by the service. Number must be in the range 1 to 65535. Name must be an IANA_SVC_NAME. If this is a string, it will be looked up as a named port in the target Pod's container ports. If this is not specified, the value of the 'port' field is used (an identity map). This field is ignored for services with clusterIP=None, and should be omitted or set equal to the 'port' field. More info: https://kubernetes.io/docs/concepts/services-networking/service/#defining-a-service",
-							Ref:         ref("k8s.io/apimachinery/pkg/util/intstr.IntOrString"),
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
 					"nodePort": {
@@ -14251,7 +14539,7 @@ func schema_k8sio_api_core_v1_ServicePort(ref common.ReferenceCallback) common.O
 			},
 		},
 		Dependencies: []string{
-			"k8s.io/apimachinery/pkg/util/intstr.IntOrString"},
+			intstr.IntOrString{}.OpenAPIModelName()},
 	}
 }
 
@@ -14753,7 +15041,7 @@ func schema_k8sio_api_core_v1_TCPSocketAction(ref common.ReferenceCallback) comm
 					"port": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Number or name of the port to access on the container. Number must be in the range 1 to 65535. Name must be an IANA_SVC_NAME.",
-							Ref:         ref("k8s.io/apimachinery/pkg/util/intstr.IntOrString"),
+							Ref:         ref(intstr.IntOrString{}.OpenAPIModelName()),
 						},
 					},
 					"host": {
@@ -14768,7 +15056,7 @@ func schema_k8sio_api_core_v1_TCPSocketAction(ref common.ReferenceCallback) comm
 			},
 		},
 		Dependencies: []string{
-			"k8s.io/apimachinery/pkg/util/intstr.IntOrString"},
+			intstr.IntOrString{}.OpenAPIModelName()},
 	}
 }
 
@@ -18587,6 +18875,26 @@ func schema_k8sio_apimachinery_pkg_runtime_Unknown(ref common.ReferenceCallback)
 			},
 		},
 	}
+}
+
+func schema_apimachinery_pkg_util_intstr_IntOrString(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.EmbedOpenAPIDefinitionIntoV2Extension(common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IntOrString is a type that can hold an int32 or a string.  When used in JSON or YAML marshalling and unmarshalling, it produces or consumes the inner type.  This allows you to have, for example, a JSON field that can accept a name or number.",
+				OneOf:       common.GenerateOpenAPIV3OneOfSchema(intstr.IntOrString{}.OpenAPIV3OneOfTypes()),
+				Format:      intstr.IntOrString{}.OpenAPISchemaFormat(),
+			},
+		},
+	}, common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "IntOrString is a type that can hold an int32 or a string.  When used in JSON or YAML marshalling and unmarshalling, it produces or consumes the inner type.  This allows you to have, for example, a JSON field that can accept a name or number.",
+				Type:        intstr.IntOrString{}.OpenAPISchemaType(),
+				Format:      intstr.IntOrString{}.OpenAPISchemaFormat(),
+			},
+		},
+	})
 }
 
 func schema_k8sio_apimachinery_pkg_version_Info(ref common.ReferenceCallback) common.OpenAPIDefinition {

@@ -42,15 +42,16 @@ const (
 
 	// FailureQuotaExceeded: a ResourceQuota of the namespace has no room for the pod, or wants resources named that the pod
 	// does not name.
-	// To do: raise the quota or free some of it, ask for less in spec.builder.resources, or give the namespace a LimitRange
-	// with defaults.
+	// To do: raise the quota or free some of it, ask for less in spec.builder.resources or spec.deployment.resources, or give
+	// the namespace a LimitRange with defaults.
 	FailureQuotaExceeded FailureReason = "QuotaExceeded"
 	// FailurePodRejected: admission (pod security, a LimitRange, a webhook) or the node refused the pod.
-	// To do: change what refused it: BuildKit and Buildah need the pod security level privileged, Kaniko needs baseline.
+	// To do: change what refused it: BuildKit and Buildah need the pod security level privileged, Kaniko needs baseline; what the
+	// application's pods need goes into spec.deployment.template.
 	FailurePodRejected FailureReason = "PodRejected"
 	// FailureUnschedulable: no node fits the pod.
-	// To do: ask for less in spec.builder.resources, correct its nodeSelector, tolerations or affinity, or make room on a
-	// node.
+	// To do: ask for less in spec.builder.resources or spec.deployment.resources, correct nodeSelector, tolerations or affinity
+	// of the pod, or make room on a node.
 	FailureUnschedulable FailureReason = "Unschedulable"
 	// FailureSecretNotFound: a Secret that the Build names is not there.
 	// To do: create it in the namespace of the Build, with the keys that the message names.
@@ -61,9 +62,9 @@ const (
 	// FailureVolumeMountFailed: a volume of the pod cannot be mounted, for another reason than a Secret.
 	// To do: create the ConfigMap or PersistentVolumeClaim that the message names, or see to its volume.
 	FailureVolumeMountFailed FailureReason = "VolumeMountFailed"
-	// FailureImagePullFailed: the image of a step cannot be pulled by the node.
+	// FailureImagePullFailed: the image of a step, or of the application, cannot be pulled by the node.
 	// To do: correct spec.builder.image or the controller's flag for that image, add spec.builder.imagePullSecrets, or let the
-	// nodes reach its registry.
+	// nodes reach its registry; for the application's own image see to spec.image.secretName.
 	FailureImagePullFailed FailureReason = "ImagePullFailed"
 	// FailureEvicted: the pod was evicted or preempted and not replaced.
 	// To do: nothing if it happens once; otherwise ask for more in spec.builder.resources.requests, or set
@@ -129,7 +130,7 @@ const (
 	// To do: read its output in status.failure.logTail, correct the command or what it runs, then ask for a new run.
 	FailureBuildCommandFailed FailureReason = "BuildCommandFailed"
 	// FailureOutOfMemory: a container took more memory than it may have.
-	// To do: raise spec.builder.resources.limits.memory.
+	// To do: raise spec.builder.resources.limits.memory, or for the application spec.deployment.resources.limits.memory.
 	FailureOutOfMemory FailureReason = "OutOfMemory"
 	// FailureBuildFailed: the builder failed in a way that has no name of its own: a file to copy or a secret that is missing,
 	// a flag it does not know, a node that allows no user namespace.
@@ -160,18 +161,32 @@ const (
 
 	// Deploy: the image could not be brought to run.
 
-	// FailureRolloutFailed: the Deployment made no progress within its deadline.
-	// To do: look at the Deployment's pods and their logs, then correct spec.deployment or the program; it is followed all the
-	// while.
+	// FailureCrashLoopBackOff: a container of the application's pods ends again and again.
+	// To do: read its last lines in status.failure.logTail, then correct the program, or what spec.deployment gives it.
+	FailureCrashLoopBackOff FailureReason = "CrashLoopBackOff"
+	// FailureNotReady: the application's pods run, but the readiness probe fails.
+	// To do: have the program listen on the first of spec.deployment.ports on all addresses, or set
+	// spec.deployment.readinessProbe to what it answers.
+	FailureNotReady FailureReason = "NotReady"
+	// FailureRolloutFailed: the Deployment made no progress within its deadline, and no pod says why.
+	// To do: look at the Deployment and its pods with kubectl describe, then correct spec.deployment or the program, or raise
+	// spec.deployment.progressDeadline.
 	FailureRolloutFailed FailureReason = "RolloutFailed"
 	// FailureUnavailable: the rollout was done, but since then too few pods are available.
 	// To do: look at the Deployment's pods and their logs; the status follows when enough are available.
 	FailureUnavailable FailureReason = "Unavailable"
+	// FailureInvalidTemplate: spec.deployment.template cannot be merged into a pod template.
+	// To do: correct the field that the message names; until then the Deployment stays as it is.
+	FailureInvalidTemplate FailureReason = "InvalidTemplate"
+	// FailureRollbackNotFound: spec.deployment.rollback names no image of the history.
+	// To do: choose a digest of status.history, or take the field away; until then the Deployment stays as it is.
+	FailureRollbackNotFound FailureReason = "RollbackNotFound"
 
 	// Any step: an object could not be made.
 
 	// FailureResourceExists: an object of that name exists and does not belong to this Build.
-	// To do: delete or rename the object that the message names, or give the Build another name; it is tried again every 30 s.
+	// To do: delete or rename the object that the message names, have it taken over with spec.deployment.adopt, or give the Build
+	// another name; it is tried again every 30 s.
 	FailureResourceExists FailureReason = "ErrResourceExists"
 	// FailureRejected: the API server refuses an object that the Build asks for.
 	// To do: correct the field that the message names, in the spec or in the live object; it is tried again every 30 s.

@@ -12,17 +12,34 @@ type BuildStatus struct {
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
 	// conditions are Built (the newest inputs are an image in the registry), Deployed (the Deployment runs the
-	// newest image) and Ready (all that the spec asks for is done).
+	// newest image, or the one that spec.deployment.rollback names) and Ready (all that the spec asks for is done).
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// image is the newest good image, by digest; it is what the Deployment runs.
+	// image is the newest image that was built, by digest.
 	// +optional
 	Image string `json:"image,omitempty"`
-	// shortDigest is the start of the image's digest, for the eyes.
+	// shortDigest is the start of the digest of the image that the Deployment is kept at, without one of image, for the eyes.
 	// +optional
 	ShortDigest string `json:"shortDigest,omitempty"`
+	// deployedImage is the image, by digest, whose pods were last seen to be available: what a rollout that fails returns to.
+	// +optional
+	DeployedImage string `json:"deployedImage,omitempty"`
+	// rollback says which rollout failed and what the Deployment returned to. It is there until other inputs or pods are asked
+	// for, or the annotation buildcontroller.dev/redeploy gets a new value; until then the image is not tried again.
+	// +optional
+	Rollback *Rollback `json:"rollback,omitempty"`
+	// url under which the application is reached: that of the ingress, else of the load balancer, else that of the Service inside
+	// the cluster.
+	// +optional
+	URL string `json:"url,omitempty"`
+	// replicas is the number of pods that the Deployment has, as of the last time that no rollout was under way.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+	// selector of these pods, for autoscalers.
+	// +optional
+	Selector string `json:"selector,omitempty"`
 	// run is the newest run.
 	// +optional
 	Run *Run `json:"run,omitempty"`
@@ -62,7 +79,8 @@ const (
 	// cannot start, Unknown while it is under way.
 	ConditionBuilt = "Built"
 	// ConditionDeployed is True when the Deployment runs the newest good image and is available, False when the
-	// rollout failed, Unknown while it is under way. Absent when the spec has no deployment.
+	// rollout failed, also when the Deployment has returned to an older image since, Unknown while it is under way. Absent
+	// when the spec has no deployment.
 	ConditionDeployed = "Deployed"
 	// ConditionReady is True when all that the spec asks for is done, False when something of it failed.
 	ConditionReady = "Ready"
@@ -81,6 +99,18 @@ const (
 	ReasonScaling   = "Scaling"
 	ReasonReady     = "Ready"
 )
+
+// Rollback is a return to an older image.
+type Rollback struct {
+	// from is the image, by digest, whose rollout failed.
+	From string `json:"from"`
+	// to is the image, by digest, that the Deployment returned to.
+	To string `json:"to"`
+	// rollout is the hash of what the pods were asked to be in the rollout that failed.
+	Rollout string `json:"rollout"`
+	// failure of the rollout.
+	Failure Failure `json:"failure"`
+}
 
 // Run is one execution for one set of inputs: one Job.
 type Run struct {

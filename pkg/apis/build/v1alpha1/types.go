@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Names that the controller puts on the objects it makes and reads from a Build.
@@ -26,8 +27,15 @@ const (
 	ImageAnnotation = GroupName + "/image"
 	// AttemptAnnotation carries on a Job which attempt at the same inputs it is, from 1.
 	AttemptAnnotation = GroupName + "/attempt"
-	// AppliedAnnotation carries the hash of what was last applied on a Deployment or Service.
+	// AppliedAnnotation carries the hash of what was last applied on a Deployment, Service or Ingress.
 	AppliedAnnotation = GroupName + "/applied"
+	// RolloutAnnotation carries the hash of what the pods were asked to be on the pods of a Deployment.
+	RolloutAnnotation = GroupName + "/rollout"
+	// RedeployAnnotation on a Build rolls its image out once more whenever it gets a new value: all pods are replaced, and an
+	// image whose rollout failed gets another chance.
+	RedeployAnnotation = GroupName + "/redeploy"
+	// OwnerAnnotation carries the UID of the Build on what outlives it, in the place of an owner reference.
+	OwnerAnnotation = GroupName + "/owner"
 	// Finalizer keeps a deleted Build until its running Job and that Job's pods are gone.
 	Finalizer = GroupName + "/stop-run"
 )
@@ -40,11 +48,13 @@ const (
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.deployment.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:shortName=bld,categories=all
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Commit",type=string,JSONPath=`.status.run.shortCommit`
 // +kubebuilder:printcolumn:name="Image-Digest",type=string,JSONPath=`.status.shortDigest`
 // +kubebuilder:printcolumn:name="Duration",type=string,JSONPath=`.status.run.duration`
+// +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Job",type=string,priority=1,JSONPath=`.status.run.job`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
@@ -503,17 +513,20 @@ type Image struct {
 	CAConfigMapName string `json:"caConfigMapName,omitempty"`
 }
 
-// Deployment is how the image runs: a Deployment with the name of the Build.
+// Deployment is how the image runs: a Deployment with the name of the Build. docs/rollouts.md tells the whole story.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.service) || (has(self.ports) && size(self.ports) > 0)",message="service needs at least one entry in ports"
 // +kubebuilder:validation:XValidation:rule="!has(self.service) || !has(self.ports) || self.ports.all(p, self.ports.filter(q, q.protocol == p.protocol && (has(q.servicePort) ? q.servicePort : q.containerPort) == (has(p.servicePort) ? p.servicePort : p.containerPort)).size() == 1)",message="two ports of a protocol have the same servicePort, which is containerPort by default"
+// +kubebuilder:validation:XValidation:rule="!has(self.ingress) || (has(self.service) && has(self.ports) && self.ports.exists(p, p.protocol == 'TCP'))",message="ingress needs service and a TCP port: that is where it leads to"
 type Deployment struct {
-	// replicas is the number of pods. Absent: left alone, so that an autoscaler can set it.
+	// replicas is the number of pods. Absent: left alone, so that an autoscaler can set it on the Deployment. kubectl scale and an
+	// autoscaler whose target is the Build set this field.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	Replicas *int32 `json:"replicas,omitempty"`
-	// ports the application listens on. The first TCP port becomes the readiness probe.
+	// ports the application listens on. The first TCP port becomes the readiness probe, if there is no other, and is what the
+	// ingress leads to.
 	// +optional
 	// +listType=map
 	// +listMapKey=containerPort
@@ -524,6 +537,9 @@ type Deployment struct {
 	// service makes a Service with the name of the Build for all ports. Absent: none.
 	// +optional
 	Service *Service `json:"service,omitempty"`
+	// ingress makes an Ingress with the name of the Build that leads to the first TCP port. Absent: none.
+	// +optional
+	Ingress *Ingress `json:"ingress,omitempty"`
 	// env of the application's container.
 	// +optional
 	// +listType=map
@@ -535,13 +551,99 @@ type Deployment struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="resources.claims are not supported: the pod has no resourceClaims"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
-	// progressDeadline is how long a rollout may go without progress before it counts as failed. Default: 10m.
+	// readinessProbe of the application's container: while it fails the pod gets no requests, and a rollout waits for it. Default: a
+	// connection to the first TCP port every 2 s.
+	// +optional
+	ReadinessProbe *corev1.Probe `json:"readinessProbe,omitempty"`
+	// livenessProbe of the application's container: when it fails the container is started again. Default: none.
+	// +optional
+	LivenessProbe *corev1.Probe `json:"livenessProbe,omitempty"`
+	// startupProbe of the application's container: the other two begin when it has succeeded. Default: none.
+	// +optional
+	StartupProbe *corev1.Probe `json:"startupProbe,omitempty"`
+	// containerName of the application's container. An existing Deployment that is adopted has one already. Default: app.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
+	ContainerName string `json:"containerName,omitempty"`
+	// template is merged over the pod template that the other fields make, for everything that has no field of its own: sidecars,
+	// volumes, affinity, a security context. Lists are merged as kubectl patch does, containers and volumes by their name.
+	// +optional
+	Template *PodTemplate `json:"template,omitempty"`
+	// progressDeadline is how long a rollout may go without progress before it counts as failed. What surely fails is given up
+	// earlier. Default: 10m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="progressDeadline must be between 1s and 720h"
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
+	// onFailure says what happens when the rollout of a new image fails: Rollback returns to the image that was available before,
+	// Keep leaves the new one in place, where it may recover. Default: Rollback.
+	// +optional
+	// +kubebuilder:validation:Enum=Rollback;Keep
+	OnFailure OnFailure `json:"onFailure,omitempty"`
+	// rollback keeps the Deployment at the image of the history with this digest, or start of a digest, until it is taken away. New
+	// inputs are built all the same.
+	// +optional
+	// +kubebuilder:validation:MaxLength=71
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(sha256:[0-9a-f]{12,64})?$')",message="rollback must be sha256: and at least 12 hex digits of the digest of an image in status.history"
+	Rollback string `json:"rollback,omitempty"`
+	// adopt takes over a Deployment, Service and Ingress of that name that exist and have no controller. Without it they are left
+	// alone, and the condition Deployed says so.
+	// +optional
+	Adopt bool `json:"adopt,omitempty"`
+	// deletionPolicy says what becomes of the Deployment, Service and Ingress when the Build is deleted: Delete takes them away,
+	// Retain leaves them running, without owner references. Default: Delete.
+	// +optional
+	// +kubebuilder:validation:Enum=Delete;Retain
+	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
+}
+
+// OnFailure says what happens when the rollout of a new image fails.
+type OnFailure string
+
+const (
+	// OnFailureRollback returns to the image that was available before.
+	OnFailureRollback OnFailure = "Rollback"
+	// OnFailureKeep leaves the new image in place.
+	OnFailureKeep OnFailure = "Keep"
+)
+
+// DeletionPolicy says what becomes of the application when its Build is deleted.
+type DeletionPolicy string
+
+const (
+	// DeletionPolicyDelete takes it away.
+	DeletionPolicyDelete DeletionPolicy = "Delete"
+	// DeletionPolicyRetain leaves it running.
+	DeletionPolicyRetain DeletionPolicy = "Retain"
+)
+
+// PodTemplate is a part of a pod template.
+type PodTemplate struct {
+	// metadata of the pods.
+	// +optional
+	Metadata *PodMetadata `json:"metadata,omitempty"`
+	// spec is a part of a pod's spec (k8s.io/api/core/v1 PodSpec). A probe or a lifecycle hook of the application's container
+	// takes the place of the generated one, null takes a field away, and "$patch: replace" or "$patch: delete" work as in kubectl
+	// patch. The image of the application's container is not to be set.
+	// +optional
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	Spec *runtime.RawExtension `json:"spec,omitempty"`
+}
+
+// PodMetadata are the labels and annotations of pods.
+type PodMetadata struct {
+	// labels of the pods.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=50
+	Labels map[string]string `json:"labels,omitempty"`
+	// annotations of the pods.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=50
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // Port is one port of the application.
@@ -568,12 +670,53 @@ type Port struct {
 	ServicePort int32 `json:"servicePort,omitempty"`
 }
 
+// FirstTCPPort is the port that the readiness probe connects to and an Ingress leads to.
+func (d *Deployment) FirstTCPPort() (port Port, ok bool) {
+	for _, port := range d.Ports {
+		if port.Protocol == "" || port.Protocol == corev1.ProtocolTCP {
+			return port, true
+		}
+	}
+	return Port{}, false
+}
+
 // Service is how the application is reached.
 type Service struct {
 	// type of the Service. Default: ClusterIP.
 	// +optional
 	// +kubebuilder:validation:Enum=ClusterIP;NodePort;LoadBalancer
 	Type corev1.ServiceType `json:"type,omitempty"`
+	// annotations of the Service, for a load balancer for example.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=50
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('buildcontroller.dev/'))",message="annotations of buildcontroller.dev are the controller's own"
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Ingress is how the application is reached from outside.
+type Ingress struct {
+	// host is the name in the URL, for example shop.example.com.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="host must be the name of a host in lower case, without scheme, port and path, for example shop.example.com"
+	Host string `json:"host"`
+	// className is the IngressClass whose controller serves it. Default: the cluster's default class.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	ClassName string `json:"className,omitempty"`
+	// tlsSecretName is a Secret of type kubernetes.io/tls in this namespace, with which the host is served over https. It may come
+	// later, from cert-manager for example. Absent: http.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`
+	TLSSecretName string `json:"tlsSecretName,omitempty"`
+	// annotations of the Ingress, for its controller or for cert-manager.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=50
+	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('buildcontroller.dev/'))",message="annotations of buildcontroller.dev are the controller's own"
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // History bounds how many finished runs are kept, with their Jobs, pods and logs. The newest run is always kept.

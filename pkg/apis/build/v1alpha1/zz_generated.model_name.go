@@ -76,8 +76,28 @@ func (in Image) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Ingress) OpenAPIModelName() string {
+	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Ingress"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PodMetadata) OpenAPIModelName() string {
+	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.PodMetadata"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PodTemplate) OpenAPIModelName() string {
+	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.PodTemplate"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Port) OpenAPIModelName() string {
 	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Port"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Rollback) OpenAPIModelName() string {
+	return "com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Rollback"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -115,6 +115,9 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - type
+    - name: deployedImage
+      type:
+        scalar: string
     - name: failure
       type:
         namedType: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Failure
@@ -133,10 +136,22 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: phase
       type:
         scalar: string
+    - name: replicas
+      type:
+        scalar: numeric
+    - name: rollback
+      type:
+        namedType: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Rollback
     - name: run
       type:
         namedType: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Run
+    - name: selector
+      type:
+        scalar: string
     - name: shortDigest
+      type:
+        scalar: string
+    - name: url
       type:
         scalar: string
 - name: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Builder
@@ -254,6 +269,15 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Deployment
   map:
     fields:
+    - name: adopt
+      type:
+        scalar: boolean
+    - name: containerName
+      type:
+        scalar: string
+    - name: deletionPolicy
+      type:
+        scalar: string
     - name: env
       type:
         list:
@@ -262,6 +286,15 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
+    - name: ingress
+      type:
+        namedType: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Ingress
+    - name: livenessProbe
+      type:
+        namedType: io.k8s.api.core.v1.Probe
+    - name: onFailure
+      type:
+        scalar: string
     - name: ports
       type:
         list:
@@ -274,15 +307,27 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: progressDeadline
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
+    - name: readinessProbe
+      type:
+        namedType: io.k8s.api.core.v1.Probe
     - name: replicas
       type:
         scalar: numeric
     - name: resources
       type:
         namedType: io.k8s.api.core.v1.ResourceRequirements
+    - name: rollback
+      type:
+        scalar: string
     - name: service
       type:
         namedType: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Service
+    - name: startupProbe
+      type:
+        namedType: io.k8s.api.core.v1.Probe
+    - name: template
+      type:
+        namedType: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.PodTemplate
 - name: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Dockerfile
   map:
     fields:
@@ -399,6 +444,46 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: secretName
       type:
         scalar: string
+- name: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Ingress
+  map:
+    fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: className
+      type:
+        scalar: string
+    - name: host
+      type:
+        scalar: string
+      default: ""
+    - name: tlsSecretName
+      type:
+        scalar: string
+- name: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.PodMetadata
+  map:
+    fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
+    - name: labels
+      type:
+        map:
+          elementType:
+            scalar: string
+- name: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.PodTemplate
+  map:
+    fields:
+    - name: metadata
+      type:
+        namedType: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.PodMetadata
+    - name: spec
+      type:
+        namedType: __untyped_atomic_
 - name: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Port
   map:
     fields:
@@ -417,6 +502,25 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: servicePort
       type:
         scalar: numeric
+- name: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Rollback
+  map:
+    fields:
+    - name: failure
+      type:
+        namedType: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Failure
+      default: {}
+    - name: from
+      type:
+        scalar: string
+      default: ""
+    - name: rollout
+      type:
+        scalar: string
+      default: ""
+    - name: to
+      type:
+        scalar: string
+      default: ""
 - name: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Run
   map:
     fields:
@@ -477,6 +581,11 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Service
   map:
     fields:
+    - name: annotations
+      type:
+        map:
+          elementType:
+            scalar: string
     - name: type
       type:
         scalar: string
@@ -611,6 +720,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: secretKeyRef
       type:
         namedType: io.k8s.api.core.v1.SecretKeySelector
+- name: io.k8s.api.core.v1.ExecAction
+  map:
+    fields:
+    - name: command
+      type:
+        list:
+          elementType:
+            scalar: string
+          elementRelationship: atomic
 - name: io.k8s.api.core.v1.FileKeySelector
   map:
     fields:
@@ -631,6 +749,55 @@ var schemaYAML = typed.YAMLObject(`types:
         scalar: string
       default: ""
     elementRelationship: atomic
+- name: io.k8s.api.core.v1.GRPCAction
+  map:
+    fields:
+    - name: mode
+      type:
+        scalar: string
+    - name: port
+      type:
+        scalar: numeric
+      default: 0
+    - name: service
+      type:
+        scalar: string
+      default: ""
+- name: io.k8s.api.core.v1.HTTPGetAction
+  map:
+    fields:
+    - name: host
+      type:
+        scalar: string
+    - name: httpHeaders
+      type:
+        list:
+          elementType:
+            namedType: io.k8s.api.core.v1.HTTPHeader
+          elementRelationship: atomic
+    - name: path
+      type:
+        scalar: string
+    - name: port
+      type:
+        namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
+    - name: protocol
+      type:
+        scalar: string
+    - name: scheme
+      type:
+        scalar: string
+- name: io.k8s.api.core.v1.HTTPHeader
+  map:
+    fields:
+    - name: name
+      type:
+        scalar: string
+      default: ""
+    - name: value
+      type:
+        scalar: string
+      default: ""
 - name: io.k8s.api.core.v1.HostAlias
   map:
     fields:
@@ -809,6 +976,39 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 0
+- name: io.k8s.api.core.v1.Probe
+  map:
+    fields:
+    - name: exec
+      type:
+        namedType: io.k8s.api.core.v1.ExecAction
+    - name: failureThreshold
+      type:
+        scalar: numeric
+    - name: grpc
+      type:
+        namedType: io.k8s.api.core.v1.GRPCAction
+    - name: httpGet
+      type:
+        namedType: io.k8s.api.core.v1.HTTPGetAction
+    - name: initialDelaySeconds
+      type:
+        scalar: numeric
+    - name: periodSeconds
+      type:
+        scalar: numeric
+    - name: successThreshold
+      type:
+        scalar: numeric
+    - name: tcpSocket
+      type:
+        namedType: io.k8s.api.core.v1.TCPSocketAction
+    - name: terminationGracePeriodSeconds
+      type:
+        scalar: numeric
+    - name: timeoutSeconds
+      type:
+        scalar: numeric
 - name: io.k8s.api.core.v1.ResourceClaim
   map:
     fields:
@@ -890,6 +1090,15 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: secretName
       type:
         scalar: string
+- name: io.k8s.api.core.v1.TCPSocketAction
+  map:
+    fields:
+    - name: host
+      type:
+        scalar: string
+    - name: port
+      type:
+        namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
 - name: io.k8s.api.core.v1.Toleration
   map:
     fields:
@@ -1106,6 +1315,20 @@ var schemaYAML = typed.YAMLObject(`types:
       default: ""
     elementRelationship: atomic
 - name: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+  scalar: untyped
+- name: io.k8s.apimachinery.pkg.runtime.RawExtension
+  map:
+    elementType:
+      scalar: untyped
+      list:
+        elementType:
+          namedType: __untyped_atomic_
+        elementRelationship: atomic
+      map:
+        elementType:
+          namedType: __untyped_deduced_
+        elementRelationship: separable
+- name: io.k8s.apimachinery.pkg.util.intstr.IntOrString
   scalar: untyped
 - name: __untyped_atomic_
   scalar: untyped

@@ -18,12 +18,24 @@ type BuildStatusApplyConfiguration struct {
 	// Failed or Suspended. Programs read the conditions.
 	Phase *buildv1alpha1.Phase `json:"phase,omitempty"`
 	// conditions are Built (the newest inputs are an image in the registry), Deployed (the Deployment runs the
-	// newest image) and Ready (all that the spec asks for is done).
+	// newest image, or the one that spec.deployment.rollback names) and Ready (all that the spec asks for is done).
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
-	// image is the newest good image, by digest; it is what the Deployment runs.
+	// image is the newest image that was built, by digest.
 	Image *string `json:"image,omitempty"`
-	// shortDigest is the start of the image's digest, for the eyes.
+	// shortDigest is the start of the digest of the image that the Deployment is kept at, without one of image, for the eyes.
 	ShortDigest *string `json:"shortDigest,omitempty"`
+	// deployedImage is the image, by digest, whose pods were last seen to be available: what a rollout that fails returns to.
+	DeployedImage *string `json:"deployedImage,omitempty"`
+	// rollback says which rollout failed and what the Deployment returned to. It is there until other inputs or pods are asked
+	// for, or the annotation buildcontroller.dev/redeploy gets a new value; until then the image is not tried again.
+	Rollback *RollbackApplyConfiguration `json:"rollback,omitempty"`
+	// url under which the application is reached: that of the ingress, else of the load balancer, else that of the Service inside
+	// the cluster.
+	URL *string `json:"url,omitempty"`
+	// replicas is the number of pods that the Deployment has, as of the last time that no rollout was under way.
+	Replicas *int32 `json:"replicas,omitempty"`
+	// selector of these pods, for autoscalers.
+	Selector *string `json:"selector,omitempty"`
 	// run is the newest run.
 	Run *RunApplyConfiguration `json:"run,omitempty"`
 	// failure explains why the newest run failed or cannot start, or why the rollout failed. Absent when nothing is wrong.
@@ -80,6 +92,46 @@ func (b *BuildStatusApplyConfiguration) WithImage(value string) *BuildStatusAppl
 // If called multiple times, the ShortDigest field is set to the value of the last call.
 func (b *BuildStatusApplyConfiguration) WithShortDigest(value string) *BuildStatusApplyConfiguration {
 	b.ShortDigest = &value
+	return b
+}
+
+// WithDeployedImage sets the DeployedImage field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DeployedImage field is set to the value of the last call.
+func (b *BuildStatusApplyConfiguration) WithDeployedImage(value string) *BuildStatusApplyConfiguration {
+	b.DeployedImage = &value
+	return b
+}
+
+// WithRollback sets the Rollback field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rollback field is set to the value of the last call.
+func (b *BuildStatusApplyConfiguration) WithRollback(value *RollbackApplyConfiguration) *BuildStatusApplyConfiguration {
+	b.Rollback = value
+	return b
+}
+
+// WithURL sets the URL field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the URL field is set to the value of the last call.
+func (b *BuildStatusApplyConfiguration) WithURL(value string) *BuildStatusApplyConfiguration {
+	b.URL = &value
+	return b
+}
+
+// WithReplicas sets the Replicas field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Replicas field is set to the value of the last call.
+func (b *BuildStatusApplyConfiguration) WithReplicas(value int32) *BuildStatusApplyConfiguration {
+	b.Replicas = &value
+	return b
+}
+
+// WithSelector sets the Selector field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Selector field is set to the value of the last call.
+func (b *BuildStatusApplyConfiguration) WithSelector(value string) *BuildStatusApplyConfiguration {
+	b.Selector = &value
 	return b
 }
 

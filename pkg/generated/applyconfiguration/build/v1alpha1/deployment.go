@@ -3,6 +3,7 @@
 package v1alpha1
 
 import (
+	buildv1alpha1 "github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -10,20 +11,49 @@ import (
 // DeploymentApplyConfiguration represents a declarative configuration of the Deployment type for use
 // with apply.
 //
-// Deployment is how the image runs: a Deployment with the name of the Build.
+// Deployment is how the image runs: a Deployment with the name of the Build. docs/rollouts.md tells the whole story.
 type DeploymentApplyConfiguration struct {
-	// replicas is the number of pods. Absent: left alone, so that an autoscaler can set it.
+	// replicas is the number of pods. Absent: left alone, so that an autoscaler can set it on the Deployment. kubectl scale and an
+	// autoscaler whose target is the Build set this field.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// ports the application listens on. The first TCP port becomes the readiness probe.
+	// ports the application listens on. The first TCP port becomes the readiness probe, if there is no other, and is what the
+	// ingress leads to.
 	Ports []PortApplyConfiguration `json:"ports,omitempty"`
 	// service makes a Service with the name of the Build for all ports. Absent: none.
 	Service *ServiceApplyConfiguration `json:"service,omitempty"`
+	// ingress makes an Ingress with the name of the Build that leads to the first TCP port. Absent: none.
+	Ingress *IngressApplyConfiguration `json:"ingress,omitempty"`
 	// env of the application's container.
 	Env []v1.EnvVar `json:"env,omitempty"`
 	// resources of the application's container.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
-	// progressDeadline is how long a rollout may go without progress before it counts as failed. Default: 10m.
+	// readinessProbe of the application's container: while it fails the pod gets no requests, and a rollout waits for it. Default: a
+	// connection to the first TCP port every 2 s.
+	ReadinessProbe *v1.Probe `json:"readinessProbe,omitempty"`
+	// livenessProbe of the application's container: when it fails the container is started again. Default: none.
+	LivenessProbe *v1.Probe `json:"livenessProbe,omitempty"`
+	// startupProbe of the application's container: the other two begin when it has succeeded. Default: none.
+	StartupProbe *v1.Probe `json:"startupProbe,omitempty"`
+	// containerName of the application's container. An existing Deployment that is adopted has one already. Default: app.
+	ContainerName *string `json:"containerName,omitempty"`
+	// template is merged over the pod template that the other fields make, for everything that has no field of its own: sidecars,
+	// volumes, affinity, a security context. Lists are merged as kubectl patch does, containers and volumes by their name.
+	Template *PodTemplateApplyConfiguration `json:"template,omitempty"`
+	// progressDeadline is how long a rollout may go without progress before it counts as failed. What surely fails is given up
+	// earlier. Default: 10m.
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
+	// onFailure says what happens when the rollout of a new image fails: Rollback returns to the image that was available before,
+	// Keep leaves the new one in place, where it may recover. Default: Rollback.
+	OnFailure *buildv1alpha1.OnFailure `json:"onFailure,omitempty"`
+	// rollback keeps the Deployment at the image of the history with this digest, or start of a digest, until it is taken away. New
+	// inputs are built all the same.
+	Rollback *string `json:"rollback,omitempty"`
+	// adopt takes over a Deployment, Service and Ingress of that name that exist and have no controller. Without it they are left
+	// alone, and the condition Deployed says so.
+	Adopt *bool `json:"adopt,omitempty"`
+	// deletionPolicy says what becomes of the Deployment, Service and Ingress when the Build is deleted: Delete takes them away,
+	// Retain leaves them running, without owner references. Default: Delete.
+	DeletionPolicy *buildv1alpha1.DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
 
 // DeploymentApplyConfiguration constructs a declarative configuration of the Deployment type for use with
@@ -61,6 +91,14 @@ func (b *DeploymentApplyConfiguration) WithService(value *ServiceApplyConfigurat
 	return b
 }
 
+// WithIngress sets the Ingress field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Ingress field is set to the value of the last call.
+func (b *DeploymentApplyConfiguration) WithIngress(value *IngressApplyConfiguration) *DeploymentApplyConfiguration {
+	b.Ingress = value
+	return b
+}
+
 // WithEnv adds the given value to the Env field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
 // If called multiple times, values provided by each call will be appended to the Env field.
@@ -79,10 +117,82 @@ func (b *DeploymentApplyConfiguration) WithResources(value v1.ResourceRequiremen
 	return b
 }
 
+// WithReadinessProbe sets the ReadinessProbe field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ReadinessProbe field is set to the value of the last call.
+func (b *DeploymentApplyConfiguration) WithReadinessProbe(value v1.Probe) *DeploymentApplyConfiguration {
+	b.ReadinessProbe = &value
+	return b
+}
+
+// WithLivenessProbe sets the LivenessProbe field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the LivenessProbe field is set to the value of the last call.
+func (b *DeploymentApplyConfiguration) WithLivenessProbe(value v1.Probe) *DeploymentApplyConfiguration {
+	b.LivenessProbe = &value
+	return b
+}
+
+// WithStartupProbe sets the StartupProbe field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the StartupProbe field is set to the value of the last call.
+func (b *DeploymentApplyConfiguration) WithStartupProbe(value v1.Probe) *DeploymentApplyConfiguration {
+	b.StartupProbe = &value
+	return b
+}
+
+// WithContainerName sets the ContainerName field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the ContainerName field is set to the value of the last call.
+func (b *DeploymentApplyConfiguration) WithContainerName(value string) *DeploymentApplyConfiguration {
+	b.ContainerName = &value
+	return b
+}
+
+// WithTemplate sets the Template field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Template field is set to the value of the last call.
+func (b *DeploymentApplyConfiguration) WithTemplate(value *PodTemplateApplyConfiguration) *DeploymentApplyConfiguration {
+	b.Template = value
+	return b
+}
+
 // WithProgressDeadline sets the ProgressDeadline field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ProgressDeadline field is set to the value of the last call.
 func (b *DeploymentApplyConfiguration) WithProgressDeadline(value metav1.Duration) *DeploymentApplyConfiguration {
 	b.ProgressDeadline = &value
+	return b
+}
+
+// WithOnFailure sets the OnFailure field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the OnFailure field is set to the value of the last call.
+func (b *DeploymentApplyConfiguration) WithOnFailure(value buildv1alpha1.OnFailure) *DeploymentApplyConfiguration {
+	b.OnFailure = &value
+	return b
+}
+
+// WithRollback sets the Rollback field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Rollback field is set to the value of the last call.
+func (b *DeploymentApplyConfiguration) WithRollback(value string) *DeploymentApplyConfiguration {
+	b.Rollback = &value
+	return b
+}
+
+// WithAdopt sets the Adopt field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Adopt field is set to the value of the last call.
+func (b *DeploymentApplyConfiguration) WithAdopt(value bool) *DeploymentApplyConfiguration {
+	b.Adopt = &value
+	return b
+}
+
+// WithDeletionPolicy sets the DeletionPolicy field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DeletionPolicy field is set to the value of the last call.
+func (b *DeploymentApplyConfiguration) WithDeletionPolicy(value buildv1alpha1.DeletionPolicy) *DeploymentApplyConfiguration {
+	b.DeletionPolicy = &value
 	return b
 }

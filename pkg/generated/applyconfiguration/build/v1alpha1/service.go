@@ -13,6 +13,8 @@ import (
 type ServiceApplyConfiguration struct {
 	// type of the Service. Default: ClusterIP.
 	Type *v1.ServiceType `json:"type,omitempty"`
+	// annotations of the Service, for a load balancer for example.
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // ServiceApplyConfiguration constructs a declarative configuration of the Service type for use with
@@ -26,5 +28,19 @@ func Service() *ServiceApplyConfiguration {
 // If called multiple times, the Type field is set to the value of the last call.
 func (b *ServiceApplyConfiguration) WithType(value v1.ServiceType) *ServiceApplyConfiguration {
 	b.Type = &value
+	return b
+}
+
+// WithAnnotations puts the entries into the Annotations field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, the entries provided by each call will be put on the Annotations field,
+// overwriting an existing map entries in Annotations field with the same key.
+func (b *ServiceApplyConfiguration) WithAnnotations(entries map[string]string) *ServiceApplyConfiguration {
+	if b.Annotations == nil && len(entries) > 0 {
+		b.Annotations = make(map[string]string, len(entries))
+	}
+	for k, v := range entries {
+		b.Annotations[k] = v
+	}
 	return b
 }

@@ -1,0 +1,235 @@
+package observe
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+)
+
+// Application is what the cluster shows of the application. Any part of it may be missing.
+type Application struct {
+	// Image that the Deployment is kept at, by digest; empty when there is none yet.
+	Image      string
+	Deployment *appsv1.Deployment
+	Service    *corev1.Service
+	Ingress    *networkingv1.Ingress
+	// Trouble that the pods have, as FindTrouble found it.
+	Trouble Trouble
+}
+
+// Trouble is what keeps the pods of a rollout from becoming available; the zero value is none.
+type Trouble struct {
+	// Failure that it is worth to be said as.
+	Failure *v1alpha1.Failure
+	// Certain: it does not pass by itself, and no pod of the rollout is well.
+	Certain bool
+	// Pod and Container whose log says more; empty when none ran. Previous: its last run's log.
+	Pod, Container string
+	Previous       bool
+	// Recheck is when to look again although nothing may have changed by then; zero means never.
+	Recheck time.Duration
+}
+
+const (
+	// certainRestarts: a container that has ended a third time ends a fourth time. With the kubelet's pauses it is known after
+	// some 15 s.
+	certainRestarts = 2
+	// startTime is how long a program may take to get ready before it is said that it is not.
+	startTime = 20 * time.Second
+)
+
+// RolledOut says whether all pods of the Deployment are of the newest template, and available.
+func RolledOut(deployment *appsv1.Deployment) bool {
+	status := deployment.Status
+	return status.ObservedGeneration >= deployment.Generation && status.UpdatedReplicas == status.Replicas && status.AvailableReplicas == status.Replicas
+}
+
+// OfRollout says whether the pod is one that the Deployment asks for now; older ones tell nothing about the rollout.
+func OfRollout(pod *corev1.Pod, deployment *appsv1.Deployment) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "ReplicaSet" && strings.HasPrefix(owner.Name, deployment.Name+"-") &&
+		pod.Annotations[v1alpha1.RolloutAnnotation] == rolloutOf(deployment)
+}
+
+// rolloutOf is the hash that the pods of the newest rollout carry.
+func rolloutOf(deployment *appsv1.Deployment) string {
+	return deployment.Spec.Template.Annotations[v1alpha1.RolloutAnnotation]
+}
+
+// FindTrouble looks for what keeps the pods of the rollout from becoming available. Events are those with the reason FailedMount.
+func FindTrouble(build *v1alpha1.Build, app Application, pods []*corev1.Pod, events []*corev1.Event, now time.Time) Trouble {
+	switch stageOf(app.Deployment, wasRolledOut(build, app.Image)) {
+	case unseen, serving:
+		return Trouble{}
+	}
+	ready := func(pod *corev1.Pod) bool { return podCondition(pod, corev1.PodReady) == corev1.ConditionTrue }
+	pods = slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !alive(pod) })
+	well := slices.ContainsFunc(pods, ready)
+	pods = slices.DeleteFunc(pods, ready)
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int { // so that the same one is named every time
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for _, rule := range []func(*corev1.Pod) Trouble{
+		crashes,
+		func(pod *corev1.Pod) Trouble { return notStarted(pod, events) },
+		func(pod *corev1.Pod) Trouble { return notReady(build, pod, now) },
+	} {
+		for _, pod := range pods {
+			trouble := rule(pod)
+			if trouble.Failure != nil {
+				trouble.Failure.Step = v1alpha1.StepDeploy
+				trouble.Failure.Message = squash(trouble.Failure.Message, maxMessage)
+			}
+			if trouble.Failure != nil || trouble.Recheck > 0 {
+				trouble.Certain = trouble.Certain && !well
+				return trouble
+			}
+		}
+	}
+	return Trouble{Failure: notCreated(app.Deployment)}
+}
+
+// crashes: a container has ended and was started again. That it runs for a moment in between changes nothing.
+func crashes(pod *corev1.Pod) Trouble {
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		end := status.State.Terminated
+		if end == nil {
+			end = status.LastTerminationState.Terminated
+		}
+		if end == nil || status.RestartCount == 0 || status.Ready {
+			continue
+		}
+		code := end.ExitCode
+		failure := &v1alpha1.Failure{Reason: v1alpha1.FailureCrashLoopBackOff, ExitCode: &code}
+		of := fmt.Sprintf("The container %s of the pod %s", status.Name, pod.Name)
+		switch {
+		case end.Reason == "OOMKilled":
+			failure.Reason = v1alpha1.FailureOutOfMemory
+			failure.Message = of + " takes more memory than its limit and is killed; raise spec.deployment.resources.limits.memory."
+		case end.Reason == "StartError" || end.Reason == "ContainerCannotRun":
+			failure.Message = of + " cannot be started" + quoted(end.Message) + "; correct the image's ENTRYPOINT and CMD."
+		case code == 0:
+			failure.Message = of + " ends again and again, without an error; what a Deployment runs must not end."
+		default:
+			failure.Message = fmt.Sprintf("%s ends again and again, with exit code %d; correct the program, or what spec.deployment gives it. status.failure.logTail has its last lines.", of, code)
+		}
+		return Trouble{
+			Failure: failure, Certain: status.RestartCount >= certainRestarts,
+			Pod: pod.Name, Container: status.Name, Previous: status.State.Terminated == nil,
+		}
+	}
+	return Trouble{}
+}
+
+// notThere are the words with which a registry says that it has no such image, also not for this platform.
+var notThere = regexp.MustCompile(`(?i)not found|manifest unknown|no match for platform`)
+
+// notStarted: the pod waits for a node, an image or a volume. What a build's pod waits for is found in the same way.
+func notStarted(pod *corev1.Pod, events []*corev1.Event) Trouble {
+	if pod.Status.Phase != corev1.PodPending {
+		return Trouble{}
+	}
+	s := scene{Evidence: Evidence{Events: events}, pod: pod, pending: pod}
+	for _, rule := range []rule{containerNotCreated, imageNotPulled, volumeNotMounted} {
+		if failure := rule(s); failure != nil {
+			failure.Message = strings.TrimSuffix(failure.Message, goesOn) + " and the rollout goes on by itself."
+			return Trouble{Failure: failure, Certain: failure.Reason == v1alpha1.FailureImagePullFailed && notThere.MatchString(failure.Message)}
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			return Trouble{Failure: &v1alpha1.Failure{
+				Reason: v1alpha1.FailureUnschedulable,
+				Message: "No node fits the pod " + pod.Name + quoted(c.Message) +
+					"; ask for less in spec.deployment.resources, correct spec.deployment.template, or make room on a node and the rollout goes on by itself.",
+			}}
+		}
+	}
+	return Trouble{}
+}
+
+// notReady: the program runs and has had its time, but its probe fails.
+func notReady(build *v1alpha1.Build, pod *corev1.Pod, now time.Time) Trouble {
+	if pod.Status.Phase != corev1.PodRunning {
+		return Trouble{}
+	}
+	since, container := metav1.Time{}, ""
+	for _, status := range pod.Status.ContainerStatuses {
+		if running := status.State.Running; running != nil && !status.Ready && since.Before(&running.StartedAt) {
+			since, container = running.StartedAt, status.Name
+		}
+	}
+	if container == "" {
+		return Trouble{}
+	}
+	if left := startTime - now.Sub(since.Time); left > 0 {
+		return Trouble{Recheck: left}
+	}
+	spec := build.Spec.Deployment
+	advice := "its readiness probe fails; correct the program or the probe."
+	if port, ok := spec.FirstTCPPort(); ok && spec.ReadinessProbe == nil && spec.Template == nil {
+		advice = fmt.Sprintf("nothing answers on the first TCP port of spec.deployment.ports; have the program listen on %d at all addresses, or set spec.deployment.readinessProbe.", port.ContainerPort)
+	}
+	return Trouble{
+		Failure: &v1alpha1.Failure{
+			Reason:  v1alpha1.FailureNotReady,
+			Message: fmt.Sprintf("The container %s of the pod %s runs but does not get ready: %s", container, pod.Name, advice),
+		},
+		Pod: pod.Name, Container: container,
+	}
+}
+
+// notCreated: the API server refuses the pods; the Deployment says so while it lasts.
+func notCreated(deployment *appsv1.Deployment) *v1alpha1.Failure {
+	c := condition(deployment, appsv1.DeploymentReplicaFailure)
+	if c.Status != corev1.ConditionTrue || passingCreate.MatchString(c.Message) {
+		return nil
+	}
+	failure := &v1alpha1.Failure{Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailurePodRejected}
+	what := quoted(refusedPod.ReplaceAllString(c.Message, ""))
+	switch {
+	case strings.Contains(c.Message, "exceeded quota"):
+		failure.Reason = v1alpha1.FailureQuotaExceeded
+		failure.Message = "A ResourceQuota of the namespace has no room for a pod" + what + "; raise the quota or free some of it and the rollout goes on by itself."
+	case strings.Contains(c.Message, "failed quota"):
+		failure.Reason = v1alpha1.FailureQuotaExceeded
+		failure.Message = "A ResourceQuota of the namespace wants resources named that the pod does not name" + what + "; set spec.deployment.resources."
+	case strings.Contains(c.Message, "violates PodSecurity"):
+		failure.Message = "The pod security level of the namespace does not allow the pod" + what + "; set what it asks for in spec.deployment.template."
+	default:
+		failure.Message = "The API server refuses the pod" + what + "; see to it and the rollout goes on by itself."
+	}
+	return failure
+}
+
+// Each try has a pod name of its own, which would make each try news.
+var refusedPod = regexp.MustCompile(`^(?:pods "[^"]*" is forbidden: )?`)
+
+// Known says whether the log of the container in trouble need not be read: it was when the same was said before, which then
+// has it. When the trouble counts for good it is read once more.
+func (t Trouble) Known(build *v1alpha1.Build) bool {
+	before, said := build.Status.Failure, deployedCondition(build.Status)
+	switch {
+	case said.Reason == v1alpha1.ReasonScaling, before != nil && before.Step != v1alpha1.StepDeploy:
+		return true // it is not shown
+	case before == nil || !strings.Contains(before.Message, t.Failure.Message) || t.Certain && said.Status != metav1.ConditionFalse:
+		return false
+	}
+	t.Failure.LogTail = before.LogTail
+	return true
+}
+
+// Read takes the end of the container's log into the failure.
+func (t Trouble) Read(log string) {
+	t.Failure.LogTail = output{text: clean(end(log, window))}.tail()
+}

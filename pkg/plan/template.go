@@ -1,0 +1,135 @@
+package plan
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	strictjson "sigs.k8s.io/json"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+)
+
+// overridden merges spec.deployment.template over the generated pod template, as kubectl patch does. What comes out has the form in which
+// the API server stores it, so that it can be compared. The error says which field is wrong.
+func overridden(build *v1alpha1.Build, generated *corev1ac.PodTemplateSpecApplyConfiguration) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
+	template := build.Spec.Deployment.Template
+	if template == nil {
+		return generated, nil
+	}
+	original, patch := tree(generated), map[string]any{}
+	if template.Metadata != nil {
+		patch["metadata"] = tree(template.Metadata)
+	}
+	if template.Spec != nil {
+		spec := map[string]any{}
+		if err := json.Unmarshal(template.Spec.Raw, &spec); err != nil {
+			return nil, errors.New("spec must be a part of a pod's spec")
+		}
+		if err := plainPatch(spec); err != nil {
+			return nil, err
+		}
+		patch["spec"] = spec
+	}
+	giveWay(containerOf(original, appContainer(build)), containerOf(patch, appContainer(build)))
+
+	mergedTree, err := strategicpatch.StrategicMergeMapPatch(original, patch, corev1.PodTemplateSpec{})
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := json.Marshal(mergedTree)
+	if err != nil {
+		return nil, err
+	}
+	var merged corev1.PodTemplateSpec
+	unknown, err := strictjson.UnmarshalStrict(encoded, &merged)
+	if err = errors.Join(append(unknown, err)...); err != nil {
+		return nil, err
+	}
+	if err := keepsOurs(build, &merged, *generated.Spec.Containers[0].Image); err != nil {
+		return nil, err
+	}
+	configuration := converted[corev1ac.PodTemplateSpecApplyConfiguration](merged)
+	for _, containers := range [][]corev1ac.ContainerApplyConfiguration{configuration.Spec.InitContainers, configuration.Spec.Containers} {
+		for i := range containers {
+			if resources := containers[i].Resources; resources != nil && len(tree(resources)) == 0 {
+				containers[i].Resources = nil // an empty struct is always encoded; nobody asked for it
+			}
+		}
+	}
+	return configuration, nil
+}
+
+// plainPatch refuses the directives that kubectl computes and nobody writes by hand.
+func plainPatch(value any) error {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, inner := range value {
+			if strings.HasPrefix(key, "$") && key != "$patch" {
+				return fmt.Errorf("%s is not supported; $patch: replace and $patch: delete are", key)
+			}
+			if err := plainPatch(inner); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, inner := range value {
+			if err := plainPatch(inner); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// giveWay takes probes and hooks away that the patch has too: each is one of several ways, and two at once are invalid.
+func giveWay(generated, patch map[string]any) {
+	for _, probe := range []string{"readinessProbe", "livenessProbe", "startupProbe"} {
+		if patch[probe] != nil {
+			delete(generated, probe)
+		}
+	}
+	hooks, _ := generated["lifecycle"].(map[string]any)
+	others, _ := patch["lifecycle"].(map[string]any)
+	for hook := range others {
+		delete(hooks, hook)
+	}
+}
+
+// containerOf returns the container of that name in a pod template; nil if there is none.
+func containerOf(template map[string]any, name string) map[string]any {
+	spec, _ := template["spec"].(map[string]any)
+	containers, _ := spec["containers"].([]any)
+	for _, container := range containers {
+		if container, ok := container.(map[string]any); ok && container["name"] == name {
+			return container
+		}
+	}
+	return nil
+}
+
+// keepsOurs says what a template must not change: without it the Deployment would not run the image, or not be found.
+func keepsOurs(build *v1alpha1.Build, merged *corev1.PodTemplateSpec, image string) error {
+	for key, value := range appLabels(build) {
+		if merged.Labels[key] != value {
+			return fmt.Errorf("the label %s is what the Service finds the pods by; leave it out", key)
+		}
+	}
+	name := appContainer(build)
+	for _, container := range merged.Spec.Containers {
+		if container.Name == name && container.Image == image {
+			return nil
+		}
+	}
+	return fmt.Errorf("the container %s is the application's and runs the image that was built; leave its image out", name)
+}
+
+// appContainer is the name of the application's container.
+func appContainer(build *v1alpha1.Build) string {
+	return cmp.Or(build.Spec.Deployment.ContainerName, AppContainer)
+}
