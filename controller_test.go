@@ -1020,3 +1020,412 @@ func (w *world) secretMissing() {
 	}, metav1.CreateOptions{})
 	w.must(err)
 }
+
+const digest2 = "sha256:2222222222222222222222222222222222222222222222222222222222222222"
+
+// moves has a Build that is Ready build a second image, whose rollout is then under way.
+func (w *world) moves() {
+	w.t.Helper()
+	w.change(func(b *v1alpha1.Build) { b.Spec.Source.Git.Revision = "v2" })
+	w.settle()
+	w.runSucceeds(digest2)
+	w.settle()
+	w.rollout("ReplicaSetUpdated", corev1.ConditionTrue)
+	deployment := w.deployment()
+	deployment.Status.UpdatedReplicas = 1
+	_, err := w.kube.AppsV1().Deployments(namespace).UpdateStatus(w.ctx, deployment, metav1.UpdateOptions{})
+	w.must(err)
+	w.wantRuns(digest2)
+}
+
+// appPod makes or changes a pod of the rollout that is under way.
+func (w *world) appPod(change func(*corev1.PodStatus)) {
+	w.t.Helper()
+	rollout := w.deployment().Spec.Template.Annotations[v1alpha1.RolloutAnnotation]
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "app-" + rollout,
+			Labels:      map[string]string{v1alpha1.AppLabel: "app"},
+			Annotations: map[string]string{v1alpha1.RolloutAnnotation: rollout},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "app-1", UID: "replicas", Controller: ptr.To(true),
+			}},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	change(&pod.Status)
+	pods := w.kube.CoreV1().Pods(namespace)
+	if _, err := pods.Create(w.ctx, pod.DeepCopy(), metav1.CreateOptions{}); apierrors.IsAlreadyExists(err) {
+		_, err = pods.UpdateStatus(w.ctx, pod, metav1.UpdateOptions{})
+		w.must(err)
+	}
+}
+
+// crashed is the status of a pod whose container has ended that often after the first time.
+func crashed(restarts int32) func(*corev1.PodStatus) {
+	return func(status *corev1.PodStatus) {
+		status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "app", RestartCount: restarts,
+			State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3}},
+		}}
+	}
+}
+
+func (w *world) wantRuns(digest string) {
+	w.t.Helper()
+	if image := w.deployment().Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, digest) {
+		w.t.Errorf("the Deployment runs %s, not %s", image, digest)
+	}
+}
+
+// logsRead counts how often a log was asked for since it was counted last.
+func (w *world) logsRead() int {
+	n := 0
+	for _, action := range w.kube.Actions() {
+		if action.GetResource().Resource == "pods" && action.GetSubresource() == "log" {
+			n++
+		}
+	}
+	w.kube.ClearActions()
+	w.seen = 0
+	return n
+}
+
+// existing makes a Deployment that somebody else made, with the name of the Build.
+func (w *world) existing(container string) {
+	w.t.Helper()
+	labels := map[string]string{"run": "app"}
+	_, err := w.kube.AppsV1().Deployments(namespace).Create(w.ctx, &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app"},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: container, Image: "old"}}},
+			},
+		},
+	}, metav1.CreateOptions{FieldManager: "someone"})
+	w.must(err)
+	_, err = w.kube.CoreV1().Services(namespace).Create(w.ctx, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "app"},
+		Spec:       corev1.ServiceSpec{Selector: labels},
+	}, metav1.CreateOptions{FieldManager: "someone"})
+	w.must(err)
+}
+
+func (w *world) service() *corev1.Service {
+	w.t.Helper()
+	service, err := w.kube.CoreV1().Services(namespace).Get(w.ctx, "app", metav1.GetOptions{})
+	w.must(err)
+	return service
+}
+
+func adopting(b *v1alpha1.Build)  { b.Spec.Deployment.Adopt = true }
+func retaining(b *v1alpha1.Build) { b.Spec.Deployment.DeletionPolicy = v1alpha1.DeletionPolicyRetain }
+func withIngress(b *v1alpha1.Build) {
+	b.Spec.Deployment.Ingress = &v1alpha1.Ingress{Host: "shop.example.com", TLSSecretName: "shop-tls"}
+}
+
+// TestSyncOfTheApplication is TestSync for what comes after the image.
+func TestSyncOfTheApplication(t *testing.T) {
+	for name, test := range map[string]func(*world){
+		"a pod that crashes is said at once, with the end of its log": func(w *world) {
+			w.ready()
+			w.moves()
+			w.appPod(crashed(1))
+			w.wantWrites(w.sync(), "update builds/status", "event RolloutWaiting", "get pods/log")
+			w.wantCondition(v1alpha1.ConditionDeployed, metav1.ConditionUnknown, "CrashLoopBackOff")
+			w.wantPhase(v1alpha1.PhaseDeploying)
+			if failure := w.build().Status.Failure; failure == nil || failure.LogTail != "fake logs" || *failure.ExitCode != 3 {
+				w.t.Errorf("failure is %+v", failure)
+			}
+		},
+		"the log is read once, and once more when the rollout is given up": func(w *world) {
+			w.ready(func(b *v1alpha1.Build) { b.Spec.Deployment.OnFailure = v1alpha1.OnFailureKeep })
+			w.moves()
+			w.logsRead()
+			for restarts, want := range []int{0, 1, 1, 0, 0} {
+				w.appPod(crashed(int32(restarts)))
+				w.settle()
+				w.settle()
+				if n := w.logsRead(); n != want {
+					w.t.Errorf("after %d restarts the log was read %d times, not %d", restarts, n, want)
+				}
+			}
+		},
+		"a rollout that surely fails is taken back, which is remembered": func(w *world) {
+			w.ready()
+			w.moves()
+			w.appPod(crashed(2))
+			w.wantWrites(w.sync(), "update builds/status", "event RolloutFailed", "event RolledBack", "get pods/log")
+			w.wantWrites(w.sync(), "update builds/status", "apply deployments")
+			w.wantRuns(digest1)
+			w.rollout("NewReplicaSetAvailable", corev1.ConditionTrue)
+			w.wantWrites(w.sync(), "update builds/status")
+			w.wantWrites(w.sync())
+			w.wantCondition(v1alpha1.ConditionDeployed, metav1.ConditionFalse, "CrashLoopBackOff")
+			w.wantPhase(v1alpha1.PhaseFailed)
+			status := w.build().Status
+			if back := status.Rollback; back == nil || !strings.HasSuffix(back.From, digest2) || !strings.HasSuffix(back.To, digest1) {
+				w.t.Errorf("rollback is %+v", back)
+			}
+			if status.Failure == nil || status.Failure.LogTail != "fake logs" || !strings.HasSuffix(status.Image, digest2) || !strings.HasSuffix(status.DeployedImage, digest1) {
+				w.t.Errorf("status is %+v", status)
+			}
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.Replicas = ptr.To[int32](3) })
+			w.settle()
+			w.wantRuns(digest1)
+		},
+		"an image that was taken back is tried again when other pods are asked for": func(w *world) {
+			w.ready()
+			w.moves()
+			w.appPod(crashed(2))
+			w.settle()
+			w.wantRuns(digest1)
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.Env = []corev1.EnvVar{{Name: "TILL", Value: "open"}} })
+			w.wantWrites(w.sync(), "update builds/status", "apply deployments")
+			w.wantRuns(digest2)
+			w.wantCondition(v1alpha1.ConditionDeployed, metav1.ConditionUnknown, v1alpha1.ReasonDeploying)
+		},
+		"an image that was taken back is tried again when somebody asks": func(w *world) {
+			w.ready()
+			w.moves()
+			w.appPod(crashed(2))
+			w.settle()
+			w.change(func(b *v1alpha1.Build) { b.Annotations = map[string]string{v1alpha1.RedeployAnnotation: "1"} })
+			w.settle()
+			w.wantRuns(digest2)
+		},
+		"an image that was taken back is tried again when it is built again": func(w *world) {
+			w.ready()
+			w.moves()
+			w.appPod(crashed(2))
+			w.settle()
+			w.change(func(b *v1alpha1.Build) { b.Annotations = map[string]string{v1alpha1.RebuildAnnotation: "1"} })
+			w.settle()
+			w.wantPhase(v1alpha1.PhaseBuilding)
+			w.wantRuns(digest1)
+			w.runSucceeds(digest2)
+			w.sync()
+			w.wantRuns(digest2)
+		},
+		"a rollout past its deadline is taken back": func(w *world) {
+			w.ready()
+			w.moves()
+			w.rollout("ProgressDeadlineExceeded", corev1.ConditionTrue)
+			w.settle()
+			w.wantRuns(digest1)
+			w.wantCondition(v1alpha1.ConditionDeployed, metav1.ConditionFalse, "RolloutFailed")
+		},
+		"under Keep a rollout that failed stays, and may recover": func(w *world) {
+			w.ready(func(b *v1alpha1.Build) { b.Spec.Deployment.OnFailure = v1alpha1.OnFailureKeep })
+			w.moves()
+			w.appPod(crashed(2))
+			w.settle()
+			w.wantRuns(digest2)
+			w.wantPhase(v1alpha1.PhaseFailed)
+			w.rollout("NewReplicaSetAvailable", corev1.ConditionTrue)
+			w.settle()
+			w.wantPhase(v1alpha1.PhaseReady)
+		},
+		"a first image that fails has nothing to return to": func(w *world) {
+			w.given()
+			w.settle()
+			w.runSucceeds(digest1)
+			w.settle()
+			w.rollout("ReplicaSetUpdated", corev1.ConditionFalse)
+			w.appPod(crashed(2))
+			w.settle()
+			w.wantRuns(digest1)
+			w.wantPhase(v1alpha1.PhaseFailed)
+			if back := w.build().Status.Rollback; back != nil {
+				w.t.Errorf("rollback is %+v", back)
+			}
+		},
+		"a container that does not get ready is said after a while": func(w *world) {
+			w.ready()
+			w.moves()
+			started := metav1.NewTime(time.Now().Truncate(time.Second))
+			w.appPod(func(status *corev1.PodStatus) {
+				status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}}}
+			})
+			w.wantWrites(w.sync())
+			time.Sleep(21 * time.Second)
+			w.wantWrites(w.sync(), "update builds/status", "event RolloutWaiting", "get pods/log")
+			w.wantCondition(v1alpha1.ConditionDeployed, metav1.ConditionUnknown, "NotReady")
+			w.wantWrites(w.sync())
+		},
+		"spec.deployment.rollback keeps the Deployment at an older image": func(w *world) {
+			w.ready()
+			w.moves()
+			w.rollout("NewReplicaSetAvailable", corev1.ConditionTrue)
+			w.settle()
+			for _, job := range w.jobs() {
+				w.must(w.kube.BatchV1().Jobs(namespace).Delete(w.ctx, job.Name, metav1.DeleteOptions{}))
+			}
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.Rollback = digest1[:19] })
+			w.wantWrites(w.sync(), "update builds/status", "apply deployments")
+			w.wantRuns(digest1)
+			w.rollout("NewReplicaSetAvailable", corev1.ConditionTrue)
+			w.settle()
+			w.wantPhase(v1alpha1.PhaseReady)
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.Rollback = "" })
+			w.settle()
+			w.wantRuns(digest2)
+		},
+		"a rollback to an image that is not known leaves the Deployment alone": func(w *world) {
+			w.ready()
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.Rollback = digest2 })
+			w.wantWrites(w.sync(), "update builds/status", "event RollbackNotFound")
+			w.wantCondition(v1alpha1.ConditionDeployed, metav1.ConditionFalse, "RollbackNotFound")
+			w.wantRuns(digest1)
+			w.wantWrites(w.sync())
+		},
+		"a template that cannot be merged leaves the Deployment alone": func(w *world) {
+			w.ready()
+			w.change(func(b *v1alpha1.Build) {
+				b.Spec.Deployment.Template = &v1alpha1.PodTemplate{Spec: &runtime.RawExtension{Raw: []byte(`{"hostNetwerk":true}`)}}
+			})
+			w.wantWrites(w.sync(), "update builds/status", "event InvalidTemplate")
+			w.wantCondition(v1alpha1.ConditionDeployed, metav1.ConditionFalse, "InvalidTemplate")
+			w.wantRuns(digest1)
+			w.wantWrites(w.sync())
+		},
+		"an Ingress is made and taken away, and gives the URL": func(w *world) {
+			w.ready()
+			if url := w.build().Status.URL; url != "http://app.shop.svc:8080" {
+				w.t.Errorf("url is %q", url)
+			}
+			w.change(withIngress)
+			w.wantWrites(w.sync(), "update builds/status", "apply ingresses")
+			if url := w.build().Status.URL; url != "https://shop.example.com" {
+				w.t.Errorf("url is %q", url)
+			}
+			w.wantWrites(w.sync())
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.Ingress = nil })
+			w.wantWrites(w.sync(), "update builds/status", "delete ingresses")
+		},
+		"an existing Deployment is adopted on request, and its Service when all pods are new": func(w *world) {
+			w.given(adopting)
+			w.existing("app")
+			w.settle()
+			w.runSucceeds(digest1)
+			w.wantWrites(w.sync(), "apply deployments", "get deployments", "apply deployments", "update builds/status", "event BuildSucceeded")
+			w.wantRuns(digest1)
+			if selector := w.deployment().Spec.Selector.MatchLabels; len(selector) != 1 || selector["run"] != "app" {
+				w.t.Errorf("its selector became %v", selector)
+			}
+			if labels := w.deployment().Spec.Template.Labels; labels["run"] != "app" || labels[v1alpha1.AppLabel] != "app" {
+				w.t.Errorf("its pods have the labels %v", labels)
+			}
+			if !metav1.IsControlledBy(w.deployment(), w.build()) || w.service().Spec.Selector["run"] == "" {
+				w.t.Error("the Service moved before the pods, or the Deployment did not")
+			}
+			w.rollout("NewReplicaSetAvailable", corev1.ConditionTrue)
+			w.wantWrites(w.sync(), "apply services", "get services", "apply services", "update builds/status", "event Deployed")
+			if service := w.service(); !metav1.IsControlledBy(service, w.build()) || service.Spec.Selector[v1alpha1.AppLabel] != "app" {
+				w.t.Errorf("the Service is %+v", service)
+			}
+			w.wantPhase(v1alpha1.PhaseReady)
+			if selector := w.build().Status.Selector; selector != "run=app" {
+				w.t.Errorf("the selector in status is %q", selector)
+			}
+			w.settle()
+		},
+		"a Deployment without such a container is not adopted": func(w *world) {
+			w.given(adopting)
+			w.existing("web")
+			w.settle()
+			w.runSucceeds(digest1)
+			w.sync()
+			w.wantCondition(v1alpha1.ConditionDeployed, metav1.ConditionFalse, "ErrResourceExists")
+			w.wantRuns("old")
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.ContainerName = "web" })
+			w.settle()
+			w.wantRuns(digest1)
+		},
+		"a Deployment of another controller is not adopted": func(w *world) {
+			w.given(adopting)
+			w.existing("app")
+			deployment := w.deployment()
+			deployment.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Other", Name: "other", UID: "other", Controller: ptr.To(true)}}
+			_, err := w.kube.AppsV1().Deployments(namespace).Update(w.ctx, deployment, metav1.UpdateOptions{})
+			w.must(err)
+			w.settle()
+			w.runSucceeds(digest1)
+			w.sync()
+			w.wantCondition(v1alpha1.ConditionDeployed, metav1.ConditionFalse, "ErrResourceExists")
+			w.wantRuns("old")
+		},
+		"under Retain nothing of the application has an owner, and it stays when the Build goes": func(w *world) {
+			w.ready(retaining, withIngress)
+			w.jobEnds(batchv1.JobComplete, "")
+			w.wantOwners(0)
+			w.wantWrites(w.sync())
+			w.change(func(b *v1alpha1.Build) { b.DeletionTimestamp = ptr.To(metav1.Now()) })
+			w.wantWrites(w.sync(), "patch builds")
+		},
+		"when Retain is set owners are taken off, and put back when it is taken away": func(w *world) {
+			w.ready(withIngress)
+			w.wantOwners(1)
+			w.change(retaining)
+			w.wantWrites(w.sync(), "apply deployments", "apply services", "apply ingresses", "update builds/status")
+			w.wantOwners(0)
+			w.wantWrites(w.sync())
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.DeletionPolicy = "" })
+			w.wantWrites(w.sync(), "apply deployments", "apply services", "apply ingresses", "update builds/status")
+			w.wantOwners(1)
+		},
+		"Retain counts although it was set just before the Build was deleted": func(w *world) {
+			w.ready(withIngress)
+			w.jobEnds(batchv1.JobComplete, "")
+			w.change(func(b *v1alpha1.Build) { retaining(b); b.DeletionTimestamp = ptr.To(metav1.Now()) })
+			w.wantWrites(w.sync(), "patch deployments", "patch services", "patch ingresses", "patch builds")
+			w.wantOwners(0)
+		},
+		"and so does taking it away": func(w *world) {
+			w.ready(withIngress, retaining)
+			w.jobEnds(batchv1.JobComplete, "")
+			w.change(func(b *v1alpha1.Build) {
+				b.Spec.Deployment.DeletionPolicy = v1alpha1.DeletionPolicyDelete
+				b.DeletionTimestamp = ptr.To(metav1.Now())
+			})
+			w.wantWrites(w.sync(), "delete deployments", "delete services", "delete ingresses", "patch builds")
+		},
+		"what a Build left behind is taken over by the next one of its name only when that asks for it": func(w *world) {
+			w.ready(retaining)
+			build := w.build()
+			w.must(w.client.Tracker().Delete(v1alpha1.SchemeGroupVersion.WithResource("builds"), namespace, "app"))
+			job := w.job().Name // goes by garbage collection
+			w.must(w.kube.CoreV1().Pods(namespace).Delete(w.ctx, job+"-pod", metav1.DeleteOptions{}))
+			w.must(w.kube.BatchV1().Jobs(namespace).Delete(w.ctx, job, metav1.DeleteOptions{}))
+			w.given()
+			w.settle()
+			if w.build().UID == build.UID {
+				w.t.Fatal("it is the same Build")
+			}
+			w.runSucceeds(digest2)
+			w.settle()
+			w.wantCondition(v1alpha1.ConditionDeployed, metav1.ConditionFalse, "ErrResourceExists")
+			w.wantRuns(digest1)
+			w.change(adopting)
+			w.settle()
+			w.wantRuns(digest2)
+		},
+	} {
+		t.Run(name, func(t *testing.T) { inWorld(t, test) })
+	}
+}
+
+// wantOwners expects that each object of the application has that many owners.
+func (w *world) wantOwners(want int) {
+	w.t.Helper()
+	ingress, err := w.kube.NetworkingV1().Ingresses(namespace).Get(w.ctx, "app", metav1.GetOptions{})
+	w.must(err)
+	for kind, object := range map[string]metav1.Object{"Deployment": w.deployment(), "Service": w.service(), "Ingress": ingress} {
+		if owners := object.GetOwnerReferences(); len(owners) != want {
+			w.t.Errorf("the %s has the owners %v", kind, owners)
+		}
+	}
+}
