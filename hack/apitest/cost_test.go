@@ -51,7 +51,7 @@ func TestABuildCostsTheAPIServerAtMostTenWritesAndNoReads(t *testing.T) {
 func TestNothingIsWrittenWhenNothingHasChanged(t *testing.T) {
 	s := newScene(t, usual)
 	controller := startController(t, startOptions{})
-	s.create(makeBuild("shop"))
+	s.create(makeBuild("shop", withAll))
 	s.untilReady("shop")
 	s.until("its Events are there", func() error { return s.happened("shop", "Deployed") })
 	untilSeen(t)
@@ -70,8 +70,9 @@ func TestNothingIsWrittenWhenNothingHasChanged(t *testing.T) {
 		_, err2 := cluster.kube.BatchV1().Jobs(s.ns).Patch(s.ctx, job, types.MergePatchType, touch, options)
 		_, err3 := cluster.kube.CoreV1().Pods(s.ns).Patch(s.ctx, pod, types.MergePatchType, touch, options)
 		_, err4 := cluster.kube.AppsV1().Deployments(s.ns).Patch(s.ctx, "shop", types.MergePatchType, touch, options)
+		_, err6 := cluster.kube.NetworkingV1().Ingresses(s.ns).Patch(s.ctx, "shop", types.MergePatchType, touch, options)
 		_, err5 := cluster.kube.CoreV1().Services(s.ns).Patch(s.ctx, "shop", types.MergePatchType, touch, options)
-		for _, err := range []error{err1, err2, err3, err4, err5} {
+		for _, err := range []error{err1, err2, err3, err4, err5, err6} {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -82,6 +82,7 @@ type object = map[string]any
 
 var (
 	http80   = object{"name": "http", "containerPort": 8080, "servicePort": 80}
+	shopHost = object{"host": "shop.example.com"}
 	withSSH  = set(gitSecret, "git-creds")
 	longName = strings.Repeat("n", 52)
 )
@@ -101,6 +102,9 @@ const (
 	badPort     = "name of a port must have lower case letters, digits and '-', and at least one letter"
 	samePorts   = "the names of ports must differ"
 	noPorts     = "service needs at least one entry in ports"
+	noService   = "ingress needs service and a TCP port: that is where it leads to"
+	badHost     = "host must be the name of a host in lower case, without scheme, port and path"
+	badRollback = "rollback must be sha256: and at least 12 hex digits of the digest of an image in status.history"
 )
 
 var refused = map[string]struct {
@@ -218,6 +222,22 @@ var refused = map[string]struct {
 	"a timeout with no unit":                  {[]change{set(timeout, "30")}, "spec.timeout: Invalid value"},
 	"a timeout that is a number":              {[]change{set(timeout, 30)}, "must be of type string"},
 	"an empty timeout":                        {[]change{set(timeout, "")}, "spec.timeout: Invalid value"},
+	"an ingress with no service":              {[]change{set("spec.deployment.ingress", shopHost), set(ports, []object{http80})}, noService},
+	"an ingress with no TCP port":             {[]change{set("spec.deployment.ingress", shopHost), set("spec.deployment.service", object{}), set(ports, []object{{"name": "dns", "containerPort": 53, "protocol": "UDP"}})}, noService},
+	"an ingress with no host":                 {[]change{set("spec.deployment.ingress", object{}), set("spec.deployment.service", object{}), set(ports, []object{http80})}, "spec.deployment.ingress.host: Required value"},
+	"an ingress whose host is a URL":          {[]change{set("spec.deployment.ingress.host", "https://shop.example.com")}, badHost},
+	"an ingress whose host has a port":        {[]change{set("spec.deployment.ingress.host", "shop.example.com:80")}, badHost},
+	"an ingress for all hosts of a domain":    {[]change{set("spec.deployment.ingress.host", "*.example.com")}, badHost},
+	"an annotation of the controller's own":   {[]change{set("spec.deployment.service.annotations", object{"buildcontroller.dev/applied": "x"})}, "the controller's own"},
+	"a rollback to a tag":                     {[]change{set("spec.deployment.rollback", "v1")}, badRollback},
+	"a rollback to a few digits of a digest":  {[]change{set("spec.deployment.rollback", "sha256:1234")}, badRollback},
+	"a rollback to an image":                  {[]change{set("spec.deployment.rollback", "registry.example.com/shop@sha256:"+strings.Repeat("1", 64))}, badRollback},
+	"an unknown onFailure":                    {[]change{set("spec.deployment.onFailure", "Retry")}, `supported values: "Rollback", "Keep"`},
+	"an unknown deletionPolicy":               {[]change{set("spec.deployment.deletionPolicy", "Orphan")}, `supported values: "Delete", "Retain"`},
+	"a container's name with a dot":           {[]change{set("spec.deployment.containerName", "a.b")}, "spec.deployment.containerName: Invalid value"},
+	"a template whose spec is a list":         {[]change{set("spec.deployment.template.spec", []any{})}, "spec.deployment.template.spec: Invalid value"},
+	"a template with something else":          {[]change{set("spec.deployment.template.containers", []any{})}, "unknown field \"spec.deployment.template.containers\""},
+	"a probe with an unknown field":           {[]change{set("spec.deployment.readinessProbe", object{"http": object{}})}, "unknown field \"spec.deployment.readinessProbe.http\""},
 	"progressDeadline 0s":                     {[]change{set("spec.deployment.progressDeadline", "0s")}, badDeadline},
 	"a name of 53":                            {[]change{set(name, longName+"n")}, badName},
 	"a name that begins with a digit":         {[]change{set(name, "1shop")}, badName},
@@ -267,6 +287,20 @@ var refused = map[string]struct {
 }
 
 var accepted = map[string][]change{
+	"an application with all there is": {
+		set(ports, []object{{"name": "dns", "containerPort": 53, "protocol": "UDP"}, http80}),
+		set("spec.deployment.service", object{"type": "LoadBalancer", "annotations": object{"example.com/internal": "true"}}),
+		set("spec.deployment.ingress", object{"host": "shop.example.com", "className": "nginx", "tlsSecretName": "shop-tls", "annotations": object{"cert-manager.io/cluster-issuer": "corp"}}),
+		set("spec.deployment.readinessProbe", object{"httpGet": object{"path": "/ready", "port": "http"}}),
+		set("spec.deployment.livenessProbe", object{"httpGet": object{"path": "/live", "port": 8080}}),
+		set("spec.deployment.startupProbe", object{"exec": object{"command": []string{"/started"}}, "failureThreshold": 30}),
+		set("spec.deployment.template", object{
+			"metadata": object{"labels": object{"team": "shop"}, "annotations": object{"example.com/scrape": "true"}},
+			"spec":     object{"containers": []object{{"name": "proxy", "image": "proxy:1"}}, "$patch": "merge"},
+		}),
+		set("spec.deployment.containerName", "web"), set("spec.deployment.adopt", true), set("spec.deployment.onFailure", "Keep"),
+		set("spec.deployment.deletionPolicy", "Retain"), set("spec.deployment.rollback", "sha256:3b0c1d9a4f52"),
+	},
 	"the least":                         nil,
 	"https with .git":                   {set(url, "https://git.example.com/acme/shop.git")},
 	"https without .git":                {set(url, "https://git.example.com/acme/shop")},

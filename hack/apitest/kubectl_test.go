@@ -14,11 +14,11 @@ func TestKubectlShowsABuildAsATable(t *testing.T) {
 		t.Fatal(err)
 	}
 	head, row, _ := strings.Cut(table, "\n")
-	if got, want := strings.Join(strings.Fields(head), " "), "NAME PHASE COMMIT IMAGE-DIGEST DURATION AGE"; got != want {
+	if got, want := strings.Join(strings.Fields(head), " "), "NAME PHASE COMMIT IMAGE-DIGEST DURATION URL AGE"; got != want {
 		t.Errorf("the columns are %s", got)
 	}
 	status := s.build("shop").Status
-	for _, value := range []string{"shop", "Ready", status.Run.ShortCommit, status.ShortDigest, status.Run.Duration} {
+	for _, value := range []string{"shop", "Ready", status.Run.ShortCommit, status.ShortDigest, status.Run.Duration, "http://shop." + s.ns + ".svc"} {
 		if value == "" || !strings.Contains(row, value) {
 			t.Errorf("the row does not show %q: %s", value, row)
 		}

@@ -35,6 +35,8 @@ type script struct {
 	fail *corev1.ContainerStateTerminated
 	// unready leaves the application's pods running but not ready.
 	unready bool
+	// crash has the pods of this image end again and again.
+	crash string
 }
 
 // play takes a pod from Pending to its end, or until it is stopped.
@@ -51,6 +53,17 @@ func (k *kubelet) play(ctx context.Context, pod *corev1.Pod) {
 	state := newState(pod)
 	k.report(ctx, pod, state.status)
 	if !isBuild(pod) {
+		if app := &state.status.ContainerStatuses[0]; s.crash != "" && pod.Spec.Containers[0].Image == s.crash {
+			for wait(ctx, s.step) {
+				run(app)
+				terminate(app, corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"})
+				app.LastTerminationState, app.RestartCount = app.State, app.RestartCount+1
+				app.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+				state.status.Phase = corev1.PodRunning
+				k.report(ctx, pod, state.status)
+			}
+			return
+		}
 		if wait(ctx, s.step) {
 			state.serve(!s.unready)
 			k.report(ctx, pod, state.status)

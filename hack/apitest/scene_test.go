@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,7 +33,7 @@ type scene struct {
 	ctx context.Context
 	ns  string
 
-	builds, jobs, pods, deployments, services, events cache.Store
+	builds, jobs, pods, deployments, services, ingresses, events cache.Store
 
 	mu      sync.Mutex
 	changed chan struct{}                 // closed at the next change
@@ -63,6 +64,7 @@ func newScene(t *testing.T, limit time.Duration) *scene {
 	s.pods = s.follow(kube.Core().V1().Pods().Informer())
 	s.deployments = s.follow(kube.Apps().V1().Deployments().Informer())
 	s.services = s.follow(kube.Core().V1().Services().Informer())
+	s.ingresses = s.follow(kube.Networking().V1().Ingresses().Informer())
 	s.events = s.follow(kube.Core().V1().Events().Informer())
 	kube.Start(s.ctx.Done())
 	custom.Start(s.ctx.Done())
@@ -160,6 +162,9 @@ func (s *scene) build(name string) *v1alpha1.Build { return get[v1alpha1.Build](
 func (s *scene) job(name string) *batchv1.Job      { return get[batchv1.Job](s.jobs, s.ns, name) }
 func (s *scene) service(name string) *corev1.Service {
 	return get[corev1.Service](s.services, s.ns, name)
+}
+func (s *scene) ingress(name string) *networkingv1.Ingress {
+	return get[networkingv1.Ingress](s.ingresses, s.ns, name)
 }
 func (s *scene) deployment(name string) *appsv1.Deployment {
 	return get[appsv1.Deployment](s.deployments, s.ns, name)

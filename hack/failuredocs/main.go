@@ -61,6 +61,8 @@ func head() string {
 		"  at longer and longer times and at the latest after %s, until the cause is gone.\n"+
 		"- **tried again**: the run has failed of something that passes by itself mostly; there are %d more attempts, or as many as\n"+
 		"  `spec.retries` says, after %s, %s, %s and so on, at most after %s.\n"+
+		"- **taken back**: the Deployment returns to the image that was available before, unless `spec.deployment.onFailure` is Keep\n"+
+		"  ([rollouts.md](rollouts.md)).\n"+
 		"- **stays**: nothing more is tried until what is to be done is done.\n\n"+
 		"A change of `spec.source`, `spec.dockerfile`, `spec.builder` or `spec.image` starts a new run. After a cure anywhere else ask for one:\n\n"+
 		"```console\n$ kubectl annotate build/shop %s=$(date +%%s) --overwrite\n```\n",

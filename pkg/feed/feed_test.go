@@ -227,6 +227,17 @@ func TestAnObjectThatWasJustMadeIsSeenBeforeTheWatchShowsIt(t *testing.T) {
 	})
 }
 
+func TestAnObjectThatWasOutOfSightForAMomentIsNotTakenForDeleted(t *testing.T) {
+	inBubble(t, []*batchv1.Job{job("a", "1")}, func(f *fed) {
+		// It loses the label that the watch selects by, and gets it back.
+		f.from.send(watch.Deleted, f.from.store(job("a", "2")))
+		f.from.send(watch.Added, f.from.store(job("a", "3")))
+		synctest.Wait()
+		f.Wrote(f.from.store(job("a", "4")))
+		f.wantStep("a", "4")
+	})
+}
+
 func TestAnObjectThatWasDeletedAtOnceIsNotSeenForEver(t *testing.T) {
 	for name, happens := range map[string]func(f *fed, made *batchv1.Job){
 		"the watch shows both": func(f *fed, made *batchv1.Job) {

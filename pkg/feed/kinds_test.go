@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
@@ -42,6 +43,11 @@ func TestFeedsAskOnlyForWhatTheyAreFor(t *testing.T) {
 		"pods":        {label: managed, feed: func(c kubernetes.Interface) runner { return Pods(logger, c, nobody[corev1.Pod]) }},
 		"deployments": {label: managed, feed: func(c kubernetes.Interface) runner { return Deployments(logger, c, nobody[appsv1.Deployment]) }},
 		"services":    {label: managed, feed: func(c kubernetes.Interface) runner { return Services(logger, c, nobody[corev1.Service]) }},
+		"ingresses":   {label: managed, feed: func(c kubernetes.Interface) runner { return Ingresses(logger, c, nobody[networkingv1.Ingress]) }},
+		"pods of applications": {
+			label: "buildcontroller.dev/app",
+			feed:  func(c kubernetes.Interface) runner { return AppPods(logger, c, nobody[corev1.Pod]) },
+		},
 		"events of mounts that failed": {
 			fields: "involvedObject.kind=Pod,reason=FailedMount",
 			feed:   func(c kubernetes.Interface) runner { return MountFailures(logger, c, nobody[corev1.Event]) },
@@ -109,6 +115,34 @@ func TestAJobOfNobodyIsFiledNowhere(t *testing.T) {
 		}
 		wantOnly(t, feed.ByIndex(ByOwner, ""))
 	})
+}
+
+func TestOfAnApplicationsPodsThatAreReadyOnlyThatIsKept(t *testing.T) {
+	for name, ready := range map[string]corev1.ConditionStatus{"ready": corev1.ConditionTrue, "not ready": corev1.ConditionFalse} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: "team", Name: "shop-7f-abc", ManagedFields: fromAnApplier,
+					Labels:      map[string]string{v1alpha1.AppLabel: "shop", "pod-template-hash": "7f"},
+					Annotations: map[string]string{v1alpha1.RolloutAnnotation: "hash", "example.com/large": "x"},
+				},
+				Spec: corev1.PodSpec{NodeName: "node", Containers: []corev1.Container{{Name: "app", Image: "shop"}}},
+				Status: corev1.PodStatus{
+					Phase: corev1.PodRunning, PodIP: "192.0.2.1",
+					Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}},
+					ContainerStatuses: []corev1.ContainerStatus{{Name: "app", RestartCount: 2}},
+				},
+			}
+			want := pod.DeepCopy()
+			want.ManagedFields, want.Spec, want.Status.PodIP = nil, corev1.PodSpec{}, ""
+			want.Labels, want.Annotations = map[string]string{v1alpha1.AppLabel: "shop"}, map[string]string{v1alpha1.RolloutAnnotation: "hash"}
+			if ready == corev1.ConditionTrue {
+				want.Status.ContainerStatuses = nil
+			}
+			feed := AppPods(klog.Background(), fake.NewClientset(pod), nobody[corev1.Pod])
+			inFeed(t, func() runner { return feed }, func() { wantOnly(t, feed.ByIndex(ByBuild, BuildKey("team", "shop")), want) })
+		})
+	}
 }
 
 func TestOfPodsTheSpecIsNotKeptAndTheyAreFiledUnderTheirBuild(t *testing.T) {

@@ -52,6 +52,9 @@ func (o *Own[T]) Wrote(obj T, shown func(cache.ObjectName) (T, bool)) {
 
 // Saw takes note of what the watch shows, and Gone of the last state of what it shows no more.
 func (o *Own[T]) Saw(obj T) {
+	o.mu.Lock()
+	delete(o.gone, obj.GetUID()) // it had only lost the label that the watch selects by
+	o.mu.Unlock()
 	o.forget(obj, func(own T) bool { return !older(obj, own) })
 }
 

@@ -33,6 +33,12 @@ var (
 		v1alpha1.FailureHostUnreachable:     true,
 		v1alpha1.FailureRegistryUnreachable: true,
 	}
+	// rolloutReasons are those of an image that does not get to run.
+	rolloutReasons = map[v1alpha1.FailureReason]bool{
+		v1alpha1.FailureCrashLoopBackOff: true,
+		v1alpha1.FailureNotReady:         true,
+		v1alpha1.FailureRolloutFailed:    true,
+	}
 )
 
 // defaultRetries is how many further attempts a run has when the Build does not say.
@@ -56,7 +62,9 @@ const (
 // Behavior says what happens after a failure, in the words of the documentation.
 func Behavior(reason v1alpha1.FailureReason) string {
 	switch {
-	case waitingReasons[reason], reason == v1alpha1.FailureResourceExists, reason == v1alpha1.FailureRejected:
+	case rolloutReasons[reason]:
+		return "taken back"
+	case waitingReasons[reason], reason == v1alpha1.FailureResourceExists, reason == v1alpha1.FailureRejected, reason == v1alpha1.FailureUnavailable:
 		return "goes on by itself"
 	case transientReasons[reason]:
 		return "tried again"

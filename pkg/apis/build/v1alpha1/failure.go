@@ -159,7 +159,8 @@ const (
 	// To do: ask for a new run; the image was pushed, but nobody knows which it is.
 	FailureDigestMissing FailureReason = "DigestMissing"
 
-	// Deploy: the image could not be brought to run.
+	// Deploy: the image could not be brought to run. The reasons of Schedule, and OutOfMemory, are given for the application's pods
+	// too.
 
 	// FailureCrashLoopBackOff: a container of the application's pods ends again and again.
 	// To do: read its last lines in status.failure.logTail, then correct the program, or what spec.deployment gives it.

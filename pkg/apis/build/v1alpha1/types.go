@@ -586,7 +586,7 @@ type Deployment struct {
 	// rollback keeps the Deployment at the image of the history with this digest, or start of a digest, until it is taken away. New
 	// inputs are built all the same.
 	// +optional
-	// +kubebuilder:validation:MaxLength=71
+	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(sha256:[0-9a-f]{12,64})?$')",message="rollback must be sha256: and at least 12 hex digits of the digest of an image in status.history"
 	Rollback string `json:"rollback,omitempty"`
 	// adopt takes over a Deployment, Service and Ingress of that name that exist and have no controller. Without it they are left
