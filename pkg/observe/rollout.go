@@ -80,11 +80,12 @@ func rollout(app Application, before v1alpha1.BuildStatus, rolledOut bool) (meta
 		}
 		return said, nil
 	case unmoved:
-		if trouble == nil {
-			trouble = &v1alpha1.Failure{Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureRolloutFailed, Message: lookAt(app.Deployment)}
+		failure := v1alpha1.Failure{Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureRolloutFailed, Message: lookAt(app.Deployment)}
+		if trouble != nil {
+			failure = *trouble
 		}
-		trouble.Message = "The rollout made no progress within its deadline. " + trouble.Message
-		return notDeployed(trouble)
+		failure.Message = "The rollout made no progress within its deadline. " + failure.Message
+		return notDeployed(&failure)
 	case moving:
 		if app.Trouble.Certain {
 			return notDeployed(trouble)
