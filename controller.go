@@ -81,6 +81,9 @@ type Controller struct {
 	mountFailures  *feed.Feed[*corev1.Event]
 	createFailures *feed.Feed[*corev1.Event]
 
+	// answers are what the API server made, by UID, of applies whose result is not what was asked for, because admission changes it.
+	answers sync.Map
+
 	// queue holds the names of Builds to look at: each once, and never given to two workers at a time.
 	queue  workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	events *recorder.Recorder
@@ -469,7 +472,7 @@ func (c *Controller) deploy(ctx context.Context, build *v1alpha1.Build, status *
 			}
 		}
 	}
-	app.Deployment, obstacle, err = applyOwned(ctx, build, "Deployment", c.deployments, deployments, func(live *appsv1.Deployment) (*appsv1ac.DeploymentApplyConfiguration, *v1alpha1.Failure) {
+	app.Deployment, obstacle, err = applyOwned(ctx, build, "Deployment", &c.answers, c.deployments, deployments, func(live *appsv1.Deployment) (*appsv1ac.DeploymentApplyConfiguration, *v1alpha1.Failure) {
 		return plan.Deployment(build, app.Image, live)
 	})
 	if err != nil || obstacle != nil || app.Deployment == nil {
@@ -478,12 +481,12 @@ func (c *Controller) deploy(ctx context.Context, build *v1alpha1.Build, status *
 	// A Service that is adopted finds the pods by our label, which they all have when the Deployment that was adopted is rolled out.
 	mayMove := !spec.Adopt || observe.RolledOut(app.Deployment)
 	if spec.Service != nil && (mayMove || app.Service != nil) {
-		app.Service, obstacle, err = applyOwned(ctx, build, "Service", c.services, services, func(*corev1.Service) (*corev1ac.ServiceApplyConfiguration, *v1alpha1.Failure) {
+		app.Service, obstacle, err = applyOwned(ctx, build, "Service", &c.answers, c.services, services, func(*corev1.Service) (*corev1ac.ServiceApplyConfiguration, *v1alpha1.Failure) {
 			return plan.Service(build), nil
 		})
 	}
 	if err == nil && obstacle == nil && spec.Ingress != nil && (mayMove || app.Ingress != nil) {
-		app.Ingress, obstacle, err = applyOwned(ctx, build, "Ingress", c.ingresses, ingresses, func(*networkingv1.Ingress) (*networkingv1ac.IngressApplyConfiguration, *v1alpha1.Failure) {
+		app.Ingress, obstacle, err = applyOwned(ctx, build, "Ingress", &c.answers, c.ingresses, ingresses, func(*networkingv1.Ingress) (*networkingv1ac.IngressApplyConfiguration, *v1alpha1.Failure) {
 			return plan.Ingress(build), nil
 		})
 	}
@@ -639,7 +642,7 @@ type desired[D any] interface {
 // applyOwned brings the object with the name of the Build to what is wanted of it as it is, nil if there is none, and returns it as it
 // is then. It writes only if that makes a difference, and never to an object that neither belongs to the Build nor is to be
 // adopted. Without an object it returns nil.
-func applyOwned[T feed.Object, D desired[D]](ctx context.Context, build *v1alpha1.Build, kind string, known *feed.Feed[T], client owned[T, D], want func(live T) (D, *v1alpha1.Failure)) (T, *v1alpha1.Failure, error) {
+func applyOwned[T feed.Object, D desired[D]](ctx context.Context, build *v1alpha1.Build, kind string, answers *sync.Map, known *feed.Feed[T], client owned[T, D], want func(live T) (D, *v1alpha1.Failure)) (T, *v1alpha1.Failure, error) {
 	var none T
 	live, exists := known.Get(nameOf(build))
 	switch {
@@ -654,7 +657,7 @@ func applyOwned[T feed.Object, D desired[D]](ctx context.Context, build *v1alpha
 	switch {
 	case obstacle != nil:
 		return none, obstacle, nil
-	case exists && !plan.Differs(wanted, live):
+	case exists && (!plan.Differs(wanted, live) || answered(answers, wanted, live)):
 		return live, nil, nil
 	case exists:
 		wanted.WithUID(live.GetUID())
@@ -683,9 +686,19 @@ func applyOwned[T feed.Object, D desired[D]](ctx context.Context, build *v1alpha
 	if err != nil {
 		return none, nil, fmt.Errorf("applying the %s: %w", kind, err)
 	}
+	if plan.Differs(wanted, applied) {
+		answers.Store(applied.GetUID(), plan.Answer(wanted, applied))
+	}
 	klog.FromContext(ctx).Info("Applied", "kind", kind)
 	known.Wrote(applied)
 	return applied, nil, nil
+}
+
+// answered says whether the object is what the API server made of the same wish before. To ask again, at every sync, would change
+// nothing.
+func answered(answers *sync.Map, wanted any, live metav1.Object) bool {
+	before, ok := answers.Load(live.GetUID())
+	return ok && before == plan.Answer(wanted, live)
 }
 
 // mayApply says whether the object is the Build's, or free and to be adopted.

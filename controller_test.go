@@ -1306,6 +1306,27 @@ func TestSyncOfTheApplication(t *testing.T) {
 			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.Ingress = nil })
 			w.wantWrites(w.sync(), "update builds/status", "delete ingresses")
 		},
+		"what admission changes is not asked for again at every sync": func(w *world) {
+			w.kube.PrependReactor("patch", "deployments", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				handled, obj, err := w.newGeneration(action)
+				if err != nil {
+					return handled, obj, err
+				}
+				obj.(*appsv1.Deployment).Spec.Template.Spec.Containers[0].Image = "mirror.example.com/app"
+				return true, obj, w.kube.Tracker().Update(action.GetResource(), obj, namespace)
+			})
+			w.ready()
+			for range 10 {
+				w.wantWrites(w.sync())
+			}
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.Env = []corev1.EnvVar{{Name: "MODE", Value: "dark"}} })
+			w.wantWrites(w.sync(), "update builds/status", "apply deployments")
+			deployment := w.deployment()
+			deployment.Spec.Template.Spec.Containers[0].Env = nil
+			_, err := w.kube.AppsV1().Deployments(namespace).Update(w.ctx, deployment, metav1.UpdateOptions{FieldManager: "someone"})
+			w.must(err)
+			w.wantWrites(w.sync(), "apply deployments")
+		},
 		"an existing Deployment is adopted on request, and its Service when all pods are new": func(w *world) {
 			w.given(adopting)
 			w.existing("app")

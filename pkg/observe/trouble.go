@@ -220,9 +220,13 @@ var refusedPod = regexp.MustCompile(`^(?:pods "[^"]*" is forbidden: )?`)
 func (t Trouble) Known(build *v1alpha1.Build) bool {
 	before, said := build.Status.Failure, deployedCondition(build.Status)
 	switch {
-	case said.Reason == v1alpha1.ReasonScaling, before != nil && before.Step != v1alpha1.StepDeploy:
+	case said.Reason == v1alpha1.ReasonScaling:
 		return true // it is not shown
-	case before == nil || !strings.Contains(before.Message, t.Failure.Message) || t.Certain && said.Status != metav1.ConditionFalse:
+	case t.Certain && said.Status != metav1.ConditionFalse:
+		return false
+	case before != nil && before.Step != v1alpha1.StepDeploy:
+		return true // nor is it beside the failure of a run
+	case before == nil || !strings.Contains(before.Message, t.Failure.Message):
 		return false
 	}
 	t.Failure.LogTail = before.LogTail

@@ -21,6 +21,23 @@ func Differs(desired, live any) bool {
 	return !contains("", have, want)
 }
 
+// Answer identifies what the API server made of what was desired, status aside: as long as the live object is the same, applying the
+// same again would get the same answer. It may differ from what was desired for good, where admission has the last word.
+func Answer(desired, live any) string {
+	wish, object := tree(desired), tree(live)
+	delete(object, "status")
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		for _, field := range []string{"resourceVersion", "generation", "managedFields"} {
+			delete(metadata, field)
+		}
+		if annotations, ok := metadata["annotations"].(map[string]any); ok {
+			delete(annotations, "deployment.kubernetes.io/revision")
+		}
+	}
+	metadata, _ := wish["metadata"].(map[string]any)
+	return fingerprint(map[string]any{"wish": metadata["annotations"], "answer": object})
+}
+
 // fingerprint is the hash of an apply configuration. It is stored with what is applied, see AppliedAnnotation.
 func fingerprint(desired any) string {
 	encoded, err := json.Marshal(tree(desired)) // as a map: keys sorted
