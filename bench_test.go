@@ -35,11 +35,12 @@ import (
 const (
 	benchBuilds = 10_000
 	benchRuns   = 5 // of each Build, remembered, with a Job and its pod
+	benchPods   = 2 // of each application
 )
 
 // BenchmarkSync is a sync of a Ready Build that finds nothing to do.
 func BenchmarkSync(b *testing.B) {
-	crowd := newCrowd("builds", "jobs", "pods", "deployments")
+	crowd := newCrowd("builds", "jobs", "pods", "deployments", "apppods")
 	c, stop := crowd.controller(b)
 	defer stop()
 	ctx := context.Background()
@@ -70,7 +71,8 @@ func BenchmarkHeap(b *testing.B) {
 		{[]string{"jobs"}, benchBuilds * benchRuns, "B/Job"},
 		{[]string{"pods"}, benchBuilds * benchRuns, "B/Pod"},
 		{[]string{"deployments"}, benchBuilds, "B/Deployment"},
-		{[]string{"builds", "jobs", "pods", "deployments"}, benchBuilds, "B/Build-with-all"},
+		{[]string{"apppods"}, benchBuilds * benchPods, "B/Pod"},
+		{[]string{"builds", "jobs", "pods", "deployments", "apppods"}, benchBuilds, "B/Build-with-all"},
 	} {
 		b.Run(strings.Join(c.kinds, "+"), func(b *testing.B) {
 			for range b.N {
@@ -105,9 +107,18 @@ func newCrowd(kinds ...string) *crowd {
 	c := &crowd{fake.NewClientset(), buildfake.NewClientset()}
 	for _, kind := range kinds {
 		lists := func(clienttesting.Action) (bool, kruntime.Object, error) { return true, crowdOf(kind), nil }
-		if kind == "builds" {
+		switch kind {
+		case "builds":
 			c.client.PrependReactor("list", kind, lists)
-		} else {
+		case "pods", "apppods":
+			c.kube.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, kruntime.Object, error) {
+				ofApp := strings.Contains(action.(clienttesting.ListAction).GetListRestrictions().Labels.String(), v1alpha1.AppLabel)
+				if ofApp != (kind == "apppods") {
+					return false, nil, nil
+				}
+				return lists(action)
+			})
+		default:
 			c.kube.PrependReactor("list", kind, lists)
 		}
 	}
@@ -122,7 +133,7 @@ func (c *crowd) controller(b *testing.B) (controller *Controller, stop func()) {
 	var ended sync.WaitGroup
 	ended.Go(func() { controller.Run(ctx, 0) })
 	if !cache.WaitForCacheSync(ctx.Done(), controller.informer.HasSynced, controller.jobs.HasSynced, controller.pods.HasSynced,
-		controller.deployments.HasSynced, controller.services.HasSynced, controller.mountFailures.HasSynced, controller.createFailures.HasSynced) {
+		controller.deployments.HasSynced, controller.appPods.HasSynced) {
 		b.Fatal("the caches did not fill")
 	}
 	return controller, func() {
@@ -156,6 +167,17 @@ func crowdOf(kind string) kruntime.Object {
 	case "pods":
 		list := &corev1.PodList{}
 		for r, pod := range pods {
+			encoded, err := pod.Marshal()
+			for i := range benchBuilds {
+				list.Items = append(list.Items, corev1.Pod{})
+				must(err, list.Items[r*benchBuilds+i].Unmarshal(renamed(encoded, i)))
+			}
+		}
+		return list
+	case "apppods":
+		list := &corev1.PodList{}
+		for r := range benchPods {
+			pod := appPod(deployment, r)
 			encoded, err := pod.Marshal()
 			for i := range benchBuilds {
 				list.Items = append(list.Items, corev1.Pod{})
@@ -245,6 +267,29 @@ func member() (*v1alpha1.Build, []*batchv1.Job, []*corev1.Pod, *appsv1.Deploymen
 	}}
 	build.Status = observe.Conclude(build, build.Status, hash, observe.Outcome{App: observe.Application{Image: build.Status.Image, Deployment: deployment}}, metav1.NewTime(made))
 	return build, jobs, pods, deployment
+}
+
+// appPod is a pod of the first Build's application, which is ready.
+func appPod(deployment *appsv1.Deployment, i int) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: deployment.Spec.Template.ObjectMeta,
+		Spec:       deployment.Spec.Template.Spec,
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, PodIP: "192.0.2.1", HostIP: "192.0.2.2", StartTime: ptr.To(metav1.Now()),
+			ContainerStatuses: []corev1.ContainerStatus{{
+				Name: "app", Ready: true, Image: deployment.Spec.Template.Spec.Containers[0].Image,
+				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+			}},
+		},
+	}
+	for _, condition := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: condition, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
+	}
+	pod.Namespace, pod.Name = namespace, fmt.Sprintf("%s-7d4b9c-%d", nameAt(0), i)
+	pod.UID, pod.ResourceVersion = types.UID(fmt.Sprint("apppod-", nameAt(0), "-", i)), "1"
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: nameAt(0) + "-7d4b9c", UID: "replicas", Controller: ptr.To(true)}}
+	pod.ManagedFields = writtenBy("kube-controller-manager", "kubelet")
+	return pod
 }
 
 func writtenBy(managers ...string) []metav1.ManagedFieldsEntry {

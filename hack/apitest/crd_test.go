@@ -296,7 +296,7 @@ var accepted = map[string][]change{
 		set("spec.deployment.startupProbe", object{"exec": object{"command": []string{"/started"}}, "failureThreshold": 30}),
 		set("spec.deployment.template", object{
 			"metadata": object{"labels": object{"team": "shop"}, "annotations": object{"example.com/scrape": "true"}},
-			"spec":     object{"containers": []object{{"name": "proxy", "image": "proxy:1"}}, "$patch": "merge"},
+			"spec":     object{"containers": []object{{"name": "proxy", "image": "proxy:1"}}},
 		}),
 		set("spec.deployment.containerName", "web"), set("spec.deployment.adopt", true), set("spec.deployment.onFailure", "Keep"),
 		set("spec.deployment.deletionPolicy", "Retain"), set("spec.deployment.rollback", "sha256:3b0c1d9a4f52"),

@@ -93,10 +93,13 @@ func AppPods(logger klog.Logger, client kubernetes.Interface, changed func(old, 
 			pod.Labels = only(pod.Labels, v1alpha1.AppLabel)
 			pod.Annotations = only(pod.Annotations, v1alpha1.RolloutAnnotation)
 			status := pod.Status
-			pod.Status = corev1.PodStatus{Phase: status.Phase, Conditions: status.Conditions}
-			if !ready(status) {
-				pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = status.InitContainerStatuses, status.ContainerStatuses
+			pod.Status = corev1.PodStatus{Phase: status.Phase}
+			if ready(status) {
+				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+				return
 			}
+			pod.Status.Conditions = status.Conditions
+			pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = status.InitContainerStatuses, status.ContainerStatuses
 		},
 		Indexers: cache.Indexers{ByBuild: func(obj any) ([]string, error) {
 			pod := obj.(*corev1.Pod)

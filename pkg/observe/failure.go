@@ -81,7 +81,7 @@ func Failure(e Evidence) *v1alpha1.Failure {
 func first(rules []rule, s scene) *v1alpha1.Failure {
 	for _, rule := range rules {
 		if f := rule(s); f != nil {
-			f.Message = squash(sentence(f.Message), maxMessage) // names in it are the user's and may be anything
+			f.Message = Squash(sentence(f.Message), maxMessage) // names in it are the user's and may be anything
 			return f
 		}
 	}

@@ -128,7 +128,7 @@ func keyMissing(s scene) *v1alpha1.Failure {
 	if strings.Contains(m[2], corev1.DockerConfigJsonKey) {
 		f.Step = v1alpha1.StepPush
 	}
-	f.Message = secretNamed(m[1], f.Step) + " lacks " + squash(m[2], 100) + "; add it" + goesOn
+	f.Message = secretNamed(m[1], f.Step) + " lacks " + Squash(m[2], 100) + "; add it" + goesOn
 	return f
 }
 

@@ -83,7 +83,7 @@ func namesOf(b *v1alpha1.Build, job *batchv1.Job) names {
 		n.timeout = shortDuration(time.Duration(*job.Spec.ActiveDeadlineSeconds) * time.Second)
 	}
 	for _, s := range []*string{&n.url, &n.host, &n.revision, &n.dockerfile, &n.contextDir, &n.image, &n.cache} {
-		*s = squash(*s, 120)
+		*s = Squash(*s, 120)
 	}
 	return n
 }
@@ -189,7 +189,7 @@ func (n names) pushing(f fault) names {
 		f.to = cmp.Or(f.to, n.cache)
 	}
 	if f.to != "" {
-		n.image, n.registry = squash(f.to, 120), registryOf(f.to)
+		n.image, n.registry = Squash(f.to, 120), registryOf(f.to)
 	}
 	return n
 }
@@ -258,7 +258,7 @@ func secretNamed(secret string, step v1alpha1.Step) string {
 
 // quoted puts another's words in brackets, short enough that ours still fit.
 func quoted(text string) string {
-	text = strings.TrimRight(squash(text, 400), ". :")
+	text = strings.TrimRight(cutMiddle(Squash(text, maxMessage), 400), ". :") // a cause is at the end
 	if text == "" {
 		return ""
 	}

@@ -81,7 +81,7 @@ func imageNotPulled(s scene) *v1alpha1.Failure {
 		}
 		return &v1alpha1.Failure{
 			Step: v1alpha1.StepSchedule, Reason: v1alpha1.FailureImagePullFailed,
-			Message: "The node cannot pull the image " + squash(w.image, 200) + " of the container " + w.name + quoted(text) +
+			Message: "The node cannot pull the image " + Squash(w.image, 200) + " of the container " + w.name + quoted(text) +
 				"; see that this image exists and that the nodes reach its registry" + goesOn,
 		}
 	}
@@ -140,11 +140,8 @@ func unschedulable(s scene) *v1alpha1.Failure {
 	}
 	for _, c := range s.pending.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			if m := claimNotFound.FindStringSubmatch(c.Message); m != nil {
-				return &v1alpha1.Failure{
-					Step: v1alpha1.StepSchedule, Reason: v1alpha1.FailureVolumeMountFailed,
-					Message: "PersistentVolumeClaim " + cut(m[1], 253) + " does not exist in this namespace; create it" + goesOn,
-				}
+			if failure := missingClaim(c.Message); failure != nil {
+				return failure
 			}
 			return &v1alpha1.Failure{
 				Step: v1alpha1.StepSchedule, Reason: v1alpha1.FailureUnschedulable,
@@ -209,6 +206,18 @@ func isPast(pod *corev1.Pod, reason v1alpha1.FailureReason) bool {
 		return builder != nil && begun(builder)
 	}
 	return anyBegun(pod)
+}
+
+// missingClaim is what the scheduler means when no node fits because of a volume that is not there; nil if it means something else.
+func missingClaim(said string) *v1alpha1.Failure {
+	m := claimNotFound.FindStringSubmatch(said)
+	if m == nil {
+		return nil
+	}
+	return &v1alpha1.Failure{
+		Step: v1alpha1.StepSchedule, Reason: v1alpha1.FailureVolumeMountFailed,
+		Message: "PersistentVolumeClaim " + cut(m[1], 253) + " does not exist in this namespace; create it" + goesOn,
+	}
 }
 
 func missingSecret(step v1alpha1.Step, secret, how string) *v1alpha1.Failure {

@@ -165,8 +165,8 @@ func cutMiddle(s string, n int) string {
 	return string(runes[:n/2]) + "…" + string(runes[len(runes)-(n-1-n/2):])
 }
 
-// squash makes another's text fit into a sentence.
-func squash(text string, n int) string {
+// Squash makes another's text fit into a sentence.
+func Squash(text string, n int) string {
 	if len(text) > maskWindow {
 		text = text[:maskWindow]
 	}

@@ -63,7 +63,7 @@ func stepFailed(s scene) *v1alpha1.Failure {
 		c.found = []string{s.failed.name}
 	}
 	c.text = end(c.text, maxError)
-	c.last = squash(output{text: cmp.Or(c.text, out.text)}.last(), 300)
+	c.last = Squash(output{text: cmp.Or(c.text, out.text)}.last(), 300)
 	f := s.failed.failure("")
 	f.Step, f.LogTail = step, out.tail()
 	f.Reason, f.Message = classify(table, c)

@@ -143,7 +143,7 @@ var buildPatterns = []pattern{
 		if c.builder == string(v1alpha1.Kaniko) {
 			cure += ", with BuildKit or Buildah in spec.builder.name"
 		}
-		return "The Dockerfile wants the secret " + strconv.Quote(squash(c.either(), 100)) + " and the build has none of that id" + cure + whichStarts
+		return "The Dockerfile wants the secret " + strconv.Quote(Squash(c.either(), 100)) + " and the build has none of that id" + cure + whichStarts
 	}},
 	{v1alpha1.FailureOutOfMemory, words(`waiting for process to exit: signal: killed`, `subprocess exited on killed`), func(c clues) string {
 		return "The command" + c.ran() + " was killed, most likely for want of memory; raise spec.builder.resources.limits.memory" + whichStarts

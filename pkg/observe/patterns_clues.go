@@ -22,13 +22,13 @@ func (c clues) stage() string {
 	if c.target != "" {
 		return strconv.Quote(cut(c.target, 128))
 	}
-	return strconv.Quote(squash(c.either(), 128))
+	return strconv.Quote(Squash(c.either(), 128))
 }
 
 // ran is the command of the Dockerfile that failed, with a space before it; empty when the log does not say.
 func (c clues) ran() string {
 	command := strings.TrimPrefix(strings.TrimPrefix(c.command, "/bin/sh -c "), "/bin/bash -c ")
-	if command = squash(command, 200); command == "" {
+	if command = Squash(command, 200); command == "" {
 		return ""
 	}
 	return ` "` + command + `"`
@@ -100,5 +100,5 @@ func (c clues) baseImage() string {
 	for _, prefix := range []string{"index.", "docker.io/", "library/"} {
 		name = strings.TrimPrefix(name, prefix)
 	}
-	return " " + squash(name, 200)
+	return " " + Squash(name, 200)
 }

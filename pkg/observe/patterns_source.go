@@ -142,7 +142,7 @@ var submoduleURL = regexp.MustCompile(`clone of '([^'\n]*)' into submodule path|
 func (c clues) submodule() string {
 	for i, m := range submoduleURL.FindStringSubmatch(c.text) {
 		if i > 0 && m != "" {
-			return squash(m, 120)
+			return Squash(m, 120)
 		}
 	}
 	return ""

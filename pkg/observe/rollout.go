@@ -158,7 +158,7 @@ func takenBack(rollback *v1alpha1.Rollback, now metav1.Condition) (metav1.Condit
 		end = " The Deployment returns to " + rollback.To + ": " + now.Message
 	}
 	condition, _ := notDeployed(failure)
-	condition.Message = squash(condition.Message+end, 2*maxMessage)
+	condition.Message = Squash(condition.Message+end, 2*maxMessage)
 	return condition, failure
 }
 

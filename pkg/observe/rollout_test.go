@@ -6,7 +6,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 )
@@ -85,6 +87,109 @@ func TestRollout(t *testing.T) {
 				t.Errorf("failure is %+v", failure)
 			}
 		})
+	}
+}
+
+func TestRolloutWithAPodInTrouble(t *testing.T) {
+	const crash = "It crashes."
+	paused := func(d *appsv1.Deployment) { d.Status.Conditions[1].Reason = deploymentPaused }
+	late := func(d *appsv1.Deployment) { d.Status.Conditions[1].Reason = progressDeadlineExceeded }
+	sick := func(d *appsv1.Deployment) { d.Status.Conditions[0].Status = corev1.ConditionFalse }
+	for name, c := range map[string]struct {
+		change    func(*appsv1.Deployment)
+		rolledOut bool
+		trouble   bool
+		certain   bool
+		status    metav1.ConditionStatus
+		reason    string
+		message   string // what it ends with
+		failure   bool
+	}{
+		"it may still get there":                   {rollsOut, false, true, false, "Unknown", "CrashLoopBackOff", crash, true},
+		"it will not get there":                    {rollsOut, false, true, true, "False", "CrashLoopBackOff", crash, true},
+		"it made no progress in time":              {late, false, true, false, "False", "CrashLoopBackOff", "no progress within its deadline. " + crash, true},
+		"it made no progress, and no pod says why": {late, false, false, false, "False", "RolloutFailed", "rolls out by itself.", true},
+		"it was done, but is no more":              {sick, true, true, false, "False", "Unavailable", "now too few pods are available. " + crash, true},
+		"it was done, and what crashes is certain": {sick, true, true, true, "False", "Unavailable", "now too few pods are available. " + crash, true},
+		"more pods come up":                        {func(d *appsv1.Deployment) { rollsOut(d); d.Status.UpdatedReplicas = 3; sick(d) }, true, true, true, "Unknown", "Scaling", "more pods of " + theImage + ". " + crash, false},
+		"someone has paused it":                    {paused, false, false, false, "Unknown", "Deploying", "kubectl rollout resume goes on.", false},
+		"someone has paused it, and it crashes":    {paused, false, true, false, "Unknown", "CrashLoopBackOff", crash, true},
+		"all that are needed are available":        {func(*appsv1.Deployment) {}, false, true, true, "True", "Available", theImage + ".", false},
+		"nobody has looked at it yet":              {func(d *appsv1.Deployment) { d.Generation++ }, false, true, true, "Unknown", "Deploying", theImage + ".", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := Application{Image: theImage, Deployment: aDeployment(c.change), Trouble: Trouble{Certain: c.certain}}
+			if c.trouble {
+				app.Trouble.Failure = &v1alpha1.Failure{Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureCrashLoopBackOff, Message: crash, ExitCode: ptr.To[int32](1), LogTail: "panic"}
+			}
+			got, failure := rollout(app, v1alpha1.BuildStatus{}, c.rolledOut)
+			if got.Status != c.status || got.Reason != c.reason || !strings.HasSuffix(got.Message, c.message) {
+				t.Errorf("got %+v, want %s with reason %s and %q", got, c.status, c.reason, c.message)
+			}
+			if (failure != nil) != c.failure {
+				t.Fatalf("failure is %+v", failure)
+			}
+			if failure == nil {
+				return
+			}
+			if string(failure.Reason) != c.reason || failure.Step != v1alpha1.StepDeploy || failure.Message != got.Message {
+				t.Errorf("failure is %+v", failure)
+			}
+			if c.trouble && (failure.LogTail != "panic" || ptr.Deref(failure.ExitCode, 0) != 1) {
+				t.Errorf("failure is %+v: what the container said is lost", failure)
+			}
+			if c.trouble && app.Trouble.Failure.Message != crash {
+				t.Errorf("the trouble that it was given now says %q", app.Trouble.Failure.Message)
+			}
+		})
+	}
+}
+
+func TestTheURL(t *testing.T) {
+	balancer := func(at ...corev1.LoadBalancerIngress) *corev1.Service {
+		return &corev1.Service{Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: at}}}
+	}
+	ports := func(ports ...v1alpha1.Port) v1alpha1.Deployment { return v1alpha1.Deployment{Ports: ports} }
+	http := v1alpha1.Port{Name: "http", ContainerPort: 8080}
+	host := func(tls string) v1alpha1.Deployment {
+		return v1alpha1.Deployment{Ports: []v1alpha1.Port{http}, Ingress: &v1alpha1.Ingress{Host: "shop.example.com", TLSSecretName: tls}}
+	}
+	udp := v1alpha1.Port{Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}
+	for name, c := range map[string]struct {
+		spec    v1alpha1.Deployment
+		service *corev1.Service
+		ingress bool // it is there
+		want    string
+	}{
+		"an ingress":                                 {host(""), balancer(), true, "http://shop.example.com"},
+		"an ingress with TLS":                        {host("shop-tls"), balancer(), true, "https://shop.example.com"},
+		"an ingress goes before a load balancer":     {host(""), balancer(corev1.LoadBalancerIngress{IP: "192.0.2.1"}), true, "http://shop.example.com"},
+		"an ingress that is not there yet":           {host(""), balancer(), false, "http://shop.team.svc:8080"},
+		"an ingress that is on its way out":          {ports(http), balancer(), true, "http://shop.team.svc:8080"},
+		"a load balancer's host":                     {ports(http), balancer(corev1.LoadBalancerIngress{Hostname: "lb.example.com", IP: "192.0.2.1"}), false, "http://lb.example.com:8080"},
+		"a load balancer's address":                  {ports(http), balancer(corev1.LoadBalancerIngress{IP: "192.0.2.1"}), false, "http://192.0.2.1:8080"},
+		"a load balancer's IPv6 address":             {ports(http), balancer(corev1.LoadBalancerIngress{IP: "2001:db8::1"}), false, "http://[2001:db8::1]:8080"},
+		"a load balancer's IPv6 address, on port 80": {ports(v1alpha1.Port{Name: "http", ContainerPort: 80}), balancer(corev1.LoadBalancerIngress{IP: "2001:db8::80"}), false, "http://[2001:db8::80]"},
+		"a load balancer's second entry":             {ports(http), balancer(corev1.LoadBalancerIngress{}, corev1.LoadBalancerIngress{IP: "192.0.2.1"}), false, "http://192.0.2.1:8080"},
+		"a Service inside the cluster":               {ports(http), balancer(), false, "http://shop.team.svc:8080"},
+		"the Service's own number of the port":       {ports(v1alpha1.Port{Name: "http", ContainerPort: 8080, ServicePort: 9000}), balancer(), false, "http://shop.team.svc:9000"},
+		"port 80":                                    {ports(v1alpha1.Port{Name: "web", ContainerPort: 8080, ServicePort: 80}), balancer(), false, "http://shop.team.svc"},
+		"port 443":                                   {ports(v1alpha1.Port{Name: "web", ContainerPort: 8443, ServicePort: 443}), balancer(), false, "https://shop.team.svc"},
+		"a port of the name https":                   {ports(v1alpha1.Port{Name: "https", ContainerPort: 8443}), balancer(), false, "https://shop.team.svc:8443"},
+		"a port of the name https on port 80":        {ports(v1alpha1.Port{Name: "https", ContainerPort: 80}), balancer(), false, "https://shop.team.svc:80"},
+		"the first port that speaks TCP":             {ports(udp, http), balancer(), false, "http://shop.team.svc:8080"},
+		"no port that speaks TCP":                    {ports(udp), balancer(), false, ""},
+		"no port":                                    {ports(), balancer(), false, ""},
+		"no Service":                                 {ports(http), nil, false, ""},
+	} {
+		build := &v1alpha1.Build{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "shop"}, Spec: v1alpha1.BuildSpec{Deployment: &c.spec}}
+		app := Application{Service: c.service}
+		if c.ingress {
+			app.Ingress = &networkingv1.Ingress{}
+		}
+		if got := address(build, app); got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
 	}
 }
 

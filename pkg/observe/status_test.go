@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -419,6 +420,120 @@ func TestConclude(t *testing.T) {
 // stillOn are the runs that the next sync sees again.
 func stillOn(runs []Run) []Run {
 	return slices.DeleteFunc(slices.Clone(runs), Run.Ended)
+}
+
+// crashesAt is an application at that image, by its hash, whose pods crash for certain.
+func crashesAt(image string) Application {
+	return Application{Image: imageOf(image), Deployment: aDeployment(rollsOut), Trouble: Trouble{Certain: true, Failure: &v1alpha1.Failure{
+		Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureCrashLoopBackOff, Message: "It crashes.", LogTail: "panic",
+	}}}
+}
+
+func TestWhichRolloutsAreTakenBack(t *testing.T) {
+	becomes := func(change func(*appsv1.Deployment)) func(*Application) {
+		return func(a *Application) { change(a.Deployment); a.Trouble = Trouble{} }
+	}
+	late := func(d *appsv1.Deployment) { d.Status.Conditions[1].Reason = progressDeadlineExceeded }
+	for name, c := range map[string]struct {
+		build  func(*v1alpha1.Build)
+		app    func(*Application)
+		reason v1alpha1.FailureReason // of the rollback; "": there is none
+	}{
+		"one that crashes for certain":       {reason: v1alpha1.FailureCrashLoopBackOff},
+		"one that made no progress in time":  {app: becomes(late), reason: v1alpha1.FailureRolloutFailed},
+		"one that crashes past its deadline": {app: func(a *Application) { late(a.Deployment); a.Trouble.Certain = false }, reason: v1alpha1.FailureCrashLoopBackOff},
+		"one when that is said":              {build: func(b *v1alpha1.Build) { b.Spec.Deployment.OnFailure = v1alpha1.OnFailureRollback }, reason: v1alpha1.FailureCrashLoopBackOff},
+		"one whose run is followed by another": {build: func(b *v1alpha1.Build) {
+			b.Status.Run, b.Status.Failure = ptr.To(bad("m", 50).Run), bad("m", 50).Failure
+		}, reason: v1alpha1.FailureCrashLoopBackOff},
+
+		"none that may still get there": {app: func(a *Application) { a.Trouble.Certain = false }},
+		"none that goes well":           {app: becomes(func(*appsv1.Deployment) {})},
+		"none that was done and is not available": {app: becomes(func(d *appsv1.Deployment) {
+			*d = *aDeployment(func(d *appsv1.Deployment) { d.Status.Conditions[0].Status = "False" })
+		})},
+		"none that is to be kept":                {build: func(b *v1alpha1.Build) { b.Spec.Deployment.OnFailure = v1alpha1.OnFailureKeep }},
+		"none of a pinned image":                 {build: func(b *v1alpha1.Build) { b.Spec.Deployment.Rollback = "sha256:111111111111" }},
+		"none when nothing was available before": {build: func(b *v1alpha1.Build) { b.Status.DeployedImage = "" }},
+		"none of the image that was available":   {build: func(b *v1alpha1.Build) { b.Status.DeployedImage = imageOf("n") }},
+		"none of an older image":                 {build: func(b *v1alpha1.Build) { b.Status.Image = imageOf("m") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			build := &v1alpha1.Build{Spec: v1alpha1.BuildSpec{Deployment: &v1alpha1.Deployment{}}, Status: remembering(good("n", 20), good("o", 1))}
+			build.Status.DeployedImage = imageOf("o")
+			app := crashesAt("n")
+			if c.build != nil {
+				c.build(build)
+			}
+			if c.app != nil {
+				c.app(&app)
+			}
+			got := Conclude(build, *build.Status.DeepCopy(), newestHash, Outcome{App: app}, at(100)).Rollback
+			if c.reason == "" {
+				if got != nil {
+					t.Errorf("it is taken back: %+v", got)
+				}
+				return
+			}
+			if got == nil || got.From != imageOf("n") || got.To != imageOf("o") || got.Rollout != "newest" || got.Failure.Reason != c.reason || got.Failure.Message == "" {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestTheWayOfARolloutThatIsTakenBack(t *testing.T) {
+	well := func(image string) Application {
+		return Application{Image: imageOf(image), Deployment: aDeployment(func(*appsv1.Deployment) {})}
+	}
+	moves := Application{Image: imageOf("o"), Deployment: aDeployment(rollsOut)}
+	build := &v1alpha1.Build{Spec: v1alpha1.BuildSpec{Deployment: &v1alpha1.Deployment{}}}
+	for _, step := range []struct {
+		name     string
+		hash     string // of the newest inputs
+		runs     []Run
+		hold     Hold
+		app      Application
+		phase    v1alpha1.Phase
+		deployed string // "status reason"
+		message  string // what the condition ends with
+		failure  v1alpha1.FailureReason
+		tail     string
+		taken    bool
+		runsNow  string // the image that was last seen to be available
+	}{
+		{"the first image runs", "o", []Run{good("o", 1)}, "", well("o"), "Ready", "True Available", imageOf("o") + ".", "", "", false, "o"},
+		{"the next one crashes", "n", []Run{good("n", 20)}, "", crashesAt("n"), "Failed", "False CrashLoopBackOff", "It crashes.", "CrashLoopBackOff", "panic", true, "o"},
+		{"the first one comes back", "n", nil, "", moves, "Failed", "False CrashLoopBackOff", "The Deployment returns to " + imageOf("o") + ": The Deployment moves to " + imageOf("o") + ".", "CrashLoopBackOff", "panic", true, "o"},
+		{"it crashes now, too", "n", nil, "", crashesAt("o"), "Failed", "False CrashLoopBackOff", "The Deployment returns to " + imageOf("o") + ": It crashes.", "CrashLoopBackOff", "panic", true, "o"},
+		{"it runs", "n", nil, "", well("o"), "Failed", "False CrashLoopBackOff", "It crashes. The Deployment has returned to " + imageOf("o") + ", which is available.", "CrashLoopBackOff", "panic", true, "o"},
+		{"there are newer inputs, which wait", "m", nil, Suspended, well("o"), "Suspended", "False CrashLoopBackOff", "which is available.", "CrashLoopBackOff", "panic", true, "o"},
+		{"they are built", "m", []Run{goingOn("m", 50)}, "", well("o"), "Building", "False CrashLoopBackOff", "which is available.", "CrashLoopBackOff", "panic", true, "o"},
+		{"their run waits for what is missing", "m", []Run{held("m", 50)}, "", well("o"), "Pending", "False CrashLoopBackOff", "which is available.", "SecretNotFound", "", true, "o"},
+		{"their run failed", "m", []Run{bad("m", 50)}, "", well("o"), "Failed", "False CrashLoopBackOff", "which is available.", "BuildCommandFailed", "", true, "o"},
+		{"the next run is good, and its image moves in", "l", []Run{good("l", 70)}, "", Application{Image: imageOf("l"), Deployment: aDeployment(rollsOut)}, "Deploying", "Unknown Deploying", "moves to " + imageOf("l") + ".", "", "", false, "o"},
+		{"it runs after all", "l", nil, "", well("l"), "Ready", "True Available", imageOf("l") + ".", "", "", false, "l"},
+	} {
+		outcome := Outcome{Hold: step.hold, App: step.app}
+		build.Status = Conclude(build, Runs(build, step.hash, step.runs), step.hash, outcome, at(100))
+		got := build.Status
+		condition := deployedCondition(got)
+		if is := string(condition.Status) + " " + condition.Reason; is != step.deployed || !strings.HasSuffix(condition.Message, step.message) {
+			t.Errorf("%s: the condition is %s, %q", step.name, is, condition.Message)
+		}
+		if failure := ptr.Deref(got.Failure, v1alpha1.Failure{}); failure.Reason != step.failure || failure.LogTail != step.tail {
+			t.Errorf("%s: failure is %+v", step.name, failure)
+		}
+		if got.Phase != step.phase || got.DeployedImage != imageOf(step.runsNow) || (got.Rollback != nil) != step.taken {
+			t.Errorf("%s: the phase is %s, %s was available, the rollback is %+v", step.name, got.Phase, got.DeployedImage, got.Rollback)
+		}
+		if !strings.HasPrefix(step.app.Image, "registry.example.com/shop@"+got.ShortDigest) {
+			t.Errorf("%s: the short digest is %s", step.name, got.ShortDigest)
+		}
+		if twice := Conclude(build, Runs(build, step.hash, stillOn(step.runs)), step.hash, outcome, at(200)); !reflect.DeepEqual(got, twice) {
+			t.Errorf("%s: the next sync makes\n%+v of\n%+v", step.name, twice, got)
+		}
+	}
 }
 
 func TestAConditionKeepsTheTimeOfItsTransition(t *testing.T) {

@@ -41,9 +41,9 @@ type Trouble struct {
 }
 
 const (
-	// certainRestarts: a container that has ended a third time ends a fourth time. With the kubelet's pauses it is known after
+	// certainEnds: a container that has ended a third time ends a fourth time. With the kubelet's pauses it is known after
 	// some 15 s.
-	certainRestarts = 2
+	certainEnds = 3
 	// startTime is how long a program may take to get ready before it is said that it is not.
 	startTime = 20 * time.Second
 )
@@ -88,7 +88,7 @@ func FindTrouble(build *v1alpha1.Build, app Application, pods []*corev1.Pod, eve
 			trouble := rule(pod)
 			if trouble.Failure != nil {
 				trouble.Failure.Step = v1alpha1.StepDeploy
-				trouble.Failure.Message = squash(trouble.Failure.Message, maxMessage)
+				trouble.Failure.Message = Squash(trouble.Failure.Message, maxMessage)
 			}
 			if trouble.Failure != nil || trouble.Recheck > 0 {
 				trouble.Certain = trouble.Certain && !well
@@ -109,7 +109,10 @@ func crashes(pod *corev1.Pod) Trouble {
 		if end == nil || status.RestartCount == 0 || status.Ready {
 			continue
 		}
-		code := end.ExitCode
+		ends, code := status.RestartCount, end.ExitCode
+		if status.State.Running == nil {
+			ends++
+		}
 		failure := &v1alpha1.Failure{Reason: v1alpha1.FailureCrashLoopBackOff, ExitCode: &code}
 		of := fmt.Sprintf("The container %s of the pod %s", status.Name, pod.Name)
 		switch {
@@ -124,12 +127,15 @@ func crashes(pod *corev1.Pod) Trouble {
 			failure.Message = fmt.Sprintf("%s ends again and again, with exit code %d; correct the program, or what spec.deployment gives it. status.failure.logTail has its last lines.", of, code)
 		}
 		return Trouble{
-			Failure: failure, Certain: status.RestartCount >= certainRestarts,
+			Failure: failure, Certain: ends >= certainEnds,
 			Pod: pod.Name, Container: status.Name, Previous: status.State.Terminated == nil,
 		}
 	}
 	return Trouble{}
 }
+
+// rolloutGoesOn is the end of messages about what has to be mended elsewhere.
+const rolloutGoesOn = " and the rollout goes on by itself."
 
 // notThere are the words with which a registry says that it has no such image, also not for this platform.
 var notThere = regexp.MustCompile(`(?i)not found|manifest unknown|no match for platform`)
@@ -142,16 +148,23 @@ func notStarted(pod *corev1.Pod, events []*corev1.Event) Trouble {
 	s := scene{Evidence: Evidence{Events: events}, pod: pod, pending: pod}
 	for _, rule := range []rule{containerNotCreated, imageNotPulled, volumeNotMounted} {
 		if failure := rule(s); failure != nil {
-			failure.Message = strings.TrimSuffix(failure.Message, goesOn) + " and the rollout goes on by itself."
-			return Trouble{Failure: failure, Certain: failure.Reason == v1alpha1.FailureImagePullFailed && notThere.MatchString(failure.Message)}
+			failure.Message = strings.TrimSuffix(failure.Message, goesOn) + rolloutGoesOn
+			certain := slices.ContainsFunc(waitingContainers(pod), func(w waitingContainer) bool {
+				return imagePullReasons[w.reason] && notThere.MatchString(w.message)
+			})
+			return Trouble{Failure: failure, Certain: certain && failure.Reason == v1alpha1.FailureImagePullFailed}
 		}
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
+			if failure := missingClaim(c.Message); failure != nil {
+				failure.Message = strings.TrimSuffix(failure.Message, goesOn) + rolloutGoesOn
+				return Trouble{Failure: failure}
+			}
 			return Trouble{Failure: &v1alpha1.Failure{
 				Reason: v1alpha1.FailureUnschedulable,
 				Message: "No node fits the pod " + pod.Name + quoted(c.Message) +
-					"; ask for less in spec.deployment.resources, correct spec.deployment.template, or make room on a node and the rollout goes on by itself.",
+					"; ask for less in spec.deployment.resources, correct spec.deployment.template, or make room on a node" + rolloutGoesOn,
 			}}
 		}
 	}
@@ -200,14 +213,14 @@ func notCreated(deployment *appsv1.Deployment) *v1alpha1.Failure {
 	switch {
 	case strings.Contains(c.Message, "exceeded quota"):
 		failure.Reason = v1alpha1.FailureQuotaExceeded
-		failure.Message = "A ResourceQuota of the namespace has no room for a pod" + what + "; raise the quota or free some of it and the rollout goes on by itself."
+		failure.Message = "A ResourceQuota of the namespace has no room for a pod" + what + "; raise the quota or free some of it" + rolloutGoesOn
 	case strings.Contains(c.Message, "failed quota"):
 		failure.Reason = v1alpha1.FailureQuotaExceeded
 		failure.Message = "A ResourceQuota of the namespace wants resources named that the pod does not name" + what + "; set spec.deployment.resources."
 	case strings.Contains(c.Message, "violates PodSecurity"):
 		failure.Message = "The pod security level of the namespace does not allow the pod" + what + "; set what it asks for in spec.deployment.template."
 	default:
-		failure.Message = "The API server refuses the pod" + what + "; see to it and the rollout goes on by itself."
+		failure.Message = "The API server refuses the pod" + what + "; see to it" + rolloutGoesOn
 	}
 	return failure
 }

@@ -18,6 +18,7 @@ import (
 	networkingv1ac "k8s.io/client-go/applyconfigurations/networking/v1"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+	"github.com/buildcontroller/build-controller/pkg/observe"
 )
 
 // DefaultProgressDeadline is how long a rollout may go without progress when the Build does not say.
@@ -116,6 +117,9 @@ func selectsByLabel(live *appsv1.Deployment, build *v1alpha1.Build) bool {
 	return equality.Semantic.DeepEqual(live.Spec.Selector, &metav1.LabelSelector{MatchLabels: appLabels(build)})
 }
 
+// maxMessage bounds messages that have another's text in them, in characters.
+const maxMessage = 1000
+
 // adoptable says why an existing Deployment cannot become that of the Build: it would run the image in a container beside its own.
 func adoptable(build *v1alpha1.Build, live *appsv1.Deployment) *v1alpha1.Failure {
 	var names []string
@@ -135,7 +139,7 @@ func adoptable(build *v1alpha1.Build, live *appsv1.Deployment) *v1alpha1.Failure
 func invalidTemplate(err error) *v1alpha1.Failure {
 	return &v1alpha1.Failure{
 		Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureInvalidTemplate,
-		Message: fmt.Sprintf("spec.deployment.template cannot be merged: %v.", err),
+		Message: observe.Squash(fmt.Sprintf("spec.deployment.template cannot be merged: %v.", err), maxMessage),
 	}
 }
 

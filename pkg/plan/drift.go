@@ -66,10 +66,12 @@ var (
 	mergedLists = map[string]bool{
 		"containers": true, "initContainers": true, "ephemeralContainers": true, "env": true, "ports": true, "volumeMounts": true,
 		"volumeDevices": true, "volumes": true, "imagePullSecrets": true, "hostAliases": true, "topologySpreadConstraints": true,
-		"resourceClaims": true, "claims": true, "schedulingGates": true, "ownerReferences": true,
+		"resourceClaims": true, "claims": true, "schedulingGates": true, "evictionResponders": true, "ownerReferences": true,
 	}
-	// wholeMaps select something: one key more selects something else.
-	wholeMaps = map[string]bool{"selector": true, "labelSelector": true, "nodeSelector": true}
+	// wholeMaps say something together: one key more says something else.
+	wholeMaps = map[string]bool{
+		"selector": true, "labelSelector": true, "namespaceSelector": true, "nodeSelector": true, "secretKeyRef": true, "configMapKeyRef": true,
+	}
 )
 
 // contains says whether have has everything that want has, both found under key.

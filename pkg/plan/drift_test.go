@@ -2,15 +2,21 @@ package plan
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/applyconfigurations"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/structured-merge-diff/v6/schema"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 )
@@ -194,6 +200,165 @@ func TestAServiceIsAppliedAgainWhenItDiffers(t *testing.T) {
 				t.Errorf("differs is %v, want %v", got, c.is)
 			}
 		})
+	}
+}
+
+func TestAPartOfTheTemplateIsAppliedAgainWhenItDiffers(t *testing.T) {
+	build := func() *v1alpha1.Build {
+		build := aDeployment()
+		withSpec(`
+tolerations: [{key: a, operator: Exists}]
+nodeSelector: {disk: ssd}
+hostAliases: [{ip: 192.0.2.1, hostnames: [db]}]
+affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: zone, namespaceSelector: {matchLabels: {a: b}}}]}}
+topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {a: b}}}]
+securityContext: {runAsUser: 1000}
+containers: [{name: app, args: [one, two], env: [{name: KEY, valueFrom: {secretKeyRef: {name: shop, key: key}}}, {name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]}]
+`)(build)
+		return build
+	}
+	for name, c := range map[string]struct {
+		live func(*corev1.PodSpec)
+		is   bool
+	}{
+		"nothing happened":                     {live: func(*corev1.PodSpec) {}},
+		"the args were put into another order": {live: func(p *corev1.PodSpec) { p.Containers[0].Args = []string{"two", "one"} }, is: true},
+		"an arg was added":                     {live: func(p *corev1.PodSpec) { p.Containers[0].Args = append(p.Containers[0].Args, "three") }, is: true},
+		"a toleration was added":               {live: func(p *corev1.PodSpec) { p.Tolerations = append(p.Tolerations, corev1.Toleration{Key: "b"}) }, is: true},
+		"a toleration of ours got a value":     {live: func(p *corev1.PodSpec) { p.Tolerations[0].Operator = corev1.TolerationOpEqual }, is: true},
+		"the node selector got a key more":     {live: func(p *corev1.PodSpec) { p.NodeSelector["x"] = "y" }, is: true},
+		"a label selector got a key more":      {live: func(p *corev1.PodSpec) { p.TopologySpreadConstraints[0].LabelSelector.MatchLabels["x"] = "y" }, is: true},
+		"a namespace selector got a key more": {live: func(p *corev1.PodSpec) {
+			p.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].NamespaceSelector.MatchLabels["x"] = "y"
+		}, is: true},
+		"a key of a Secret was made optional":  {live: func(p *corev1.PodSpec) { p.Containers[0].Env[0].ValueFrom.SecretKeyRef.Optional = ptr.To(true) }, is: true},
+		"a hostname was added to an alias":     {live: func(p *corev1.PodSpec) { p.HostAliases[0].Hostnames = append(p.HostAliases[0].Hostnames, "x") }, is: true},
+		"the server filled a default in":       {live: func(p *corev1.PodSpec) { p.Containers[0].Env[1].ValueFrom.FieldRef.APIVersion = "v1" }},
+		"others added an alias":                {live: func(p *corev1.PodSpec) { p.HostAliases = append(p.HostAliases, corev1.HostAlias{IP: "192.0.2.2"}) }},
+		"others added to the security context": {live: func(p *corev1.PodSpec) { p.SecurityContext.FSGroup = ptr.To[int64](1) }},
+		"others added a constraint of topology": {live: func(p *corev1.PodSpec) {
+			p.TopologySpreadConstraints = append(p.TopologySpreadConstraints, corev1.TopologySpreadConstraint{TopologyKey: "node"})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			desired := theDeployment(t, build(), pushed)
+			live := applied[appsv1.Deployment](t, desired)
+			c.live(&live.Spec.Template.Spec)
+			if got := Differs(desired, live); got != c.is {
+				t.Errorf("differs is %v, want %v", got, c.is)
+			}
+		})
+	}
+}
+
+func TestAnIngressIsAppliedAgainWhenItDiffers(t *testing.T) {
+	for name, c := range map[string]struct {
+		live func(*networkingv1.Ingress)
+		want func(*v1alpha1.Ingress)
+		is   bool
+	}{
+		"nothing happened":     {},
+		"the host was changed": {live: func(i *networkingv1.Ingress) { i.Spec.Rules[0].Host = "x.example.com" }, is: true},
+		"a rule was added": {live: func(i *networkingv1.Ingress) {
+			i.Spec.Rules = append(i.Spec.Rules, networkingv1.IngressRule{Host: "x"})
+		}, is: true},
+		"the Service was changed":        {live: func(i *networkingv1.Ingress) { i.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = "x" }, is: true},
+		"TLS was taken away":             {live: func(i *networkingv1.Ingress) { i.Spec.TLS = nil }, is: true},
+		"a host with TLS was added":      {live: func(i *networkingv1.Ingress) { i.Spec.TLS[0].Hosts = append(i.Spec.TLS[0].Hosts, "x") }, is: true},
+		"the class was taken away":       {live: func(i *networkingv1.Ingress) { i.Spec.IngressClassName = nil }, is: true},
+		"an annotation was taken away":   {live: func(i *networkingv1.Ingress) { delete(i.Annotations, "a") }, is: true},
+		"an annotation was changed":      {live: func(i *networkingv1.Ingress) { i.Annotations["a"] = "x" }, is: true},
+		"the owner was taken away":       {live: func(i *networkingv1.Ingress) { i.OwnerReferences = nil }, is: true},
+		"another host is asked for":      {want: func(i *v1alpha1.Ingress) { i.Host = "x.example.com" }, is: true},
+		"no TLS is asked for":            {want: func(i *v1alpha1.Ingress) { i.TLSSecretName = "" }, is: true},
+		"no annotation is asked for":     {want: func(i *v1alpha1.Ingress) { i.Annotations = nil }, is: true},
+		"no class is asked for any more": {want: func(i *v1alpha1.Ingress) { i.ClassName = "" }, is: true},
+		"others added labels and annotations": {live: func(i *networkingv1.Ingress) {
+			i.Labels["team"], i.Annotations["cert-manager.io/issued"] = "x", "y"
+		}},
+		"its controller gave it an address": {live: func(i *networkingv1.Ingress) {
+			i.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.1"}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := aDeployment(), aDeployment()
+			for _, b := range []*v1alpha1.Build{before, after} {
+				b.Spec.Deployment.Ingress = &v1alpha1.Ingress{Host: "shop.example.com", ClassName: "nginx", TLSSecretName: "shop-tls", Annotations: map[string]string{"a": "b"}}
+			}
+			live := applied[networkingv1.Ingress](t, Ingress(before))
+			if c.live != nil {
+				c.live(live)
+			}
+			if c.want != nil {
+				c.want(after.Spec.Deployment.Ingress)
+			}
+			if got := Differs(Ingress(after), live); got != c.is {
+				t.Errorf("differs is %v, want %v", got, c.is)
+			}
+		})
+	}
+}
+
+// The schema that comes with client-go has the markers listType, mapType and structType of the API.
+func TestWhatServerSideApplyMergesIsMergedHereToo(t *testing.T) {
+	merged, whole := map[string]bool{}, map[string]bool{} // what the schema says, by the name of a field
+	walk := func(object runtime.Object) {
+		typed, err := applyconfigurations.NewTypeConverter(scheme.Scheme).ObjectToTyped(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		var walk func(name string, ref schema.TypeRef)
+		walk = func(name string, ref schema.TypeRef) {
+			if id := fmt.Sprint(name, " ", ptr.Deref(ref.NamedType, "")); ref.NamedType != nil {
+				if seen[id] {
+					return
+				}
+				seen[id] = true
+			}
+			atom, ok := typed.Schema().Resolve(ref)
+			if !ok {
+				t.Fatalf("the schema has no %s", name)
+			}
+			if list := atom.List; list != nil {
+				// Its entries are objects if they have keys; others are sets of words, of which we write none.
+				isMerged := list.ElementRelationship == schema.Associative && len(list.Keys) > 0
+				if was, again := merged[name]; again && was != isMerged {
+					t.Errorf("%s is merged in one place and not in another", name)
+				}
+				merged[name] = isMerged
+				walk("", list.ElementType)
+			}
+			if atom.Map != nil {
+				whole[name] = whole[name] || atom.Map.ElementRelationship == schema.Atomic && len(atom.Map.Fields) == 0
+				for _, field := range atom.Map.Fields {
+					if field.Name != "status" && field.Name != "managedFields" {
+						walk(field.Name, field.Type)
+					}
+				}
+				walk("", atom.Map.ElementType)
+			}
+		}
+		walk("", typed.TypeRef())
+	}
+	walk(&appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}})
+	walk(&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}})
+	walk(&networkingv1.Ingress{TypeMeta: metav1.TypeMeta{APIVersion: "networking.k8s.io/v1", Kind: "Ingress"}})
+
+	for name, is := range merged {
+		if mergedLists[name] != is {
+			t.Errorf("the list %s is merged by the API server: %v, by us: %v", name, is, mergedLists[name])
+		}
+	}
+	for name := range mergedLists {
+		if !merged[name] {
+			t.Errorf("%s is no list of what we write", name)
+		}
+	}
+	for name, is := range whole {
+		if is && !wholeMaps[name] {
+			t.Errorf("the map %s is taken as a whole by the API server, not by us", name)
+		}
 	}
 }
 

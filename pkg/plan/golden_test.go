@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
@@ -152,11 +153,58 @@ func TestDeployments(t *testing.T) {
 			b.Spec.Deployment.Replicas = ptr.To[int32](2)
 			b.Spec.Deployment.ProgressDeadline = &metav1.Duration{Duration: time.Minute}
 		},
+		"probes": func(b *v1alpha1.Build) {
+			b.Spec.Deployment.Ports = []v1alpha1.Port{http}
+			get := corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromString("http")}}
+			b.Spec.Deployment.ReadinessProbe = &corev1.Probe{ProbeHandler: get, PeriodSeconds: 5}
+			b.Spec.Deployment.LivenessProbe = &corev1.Probe{ProbeHandler: get, FailureThreshold: 10}
+			b.Spec.Deployment.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/started"}}}}
+		},
+		"a Service with annotations": func(b *v1alpha1.Build) {
+			b.Spec.Deployment.Ports = []v1alpha1.Port{http}
+			b.Spec.Deployment.Service = &v1alpha1.Service{Type: corev1.ServiceTypeLoadBalancer, Annotations: map[string]string{"lb.example.com/scheme": "internal"}}
+		},
+		"an Ingress": func(b *v1alpha1.Build) {
+			b.Spec.Deployment.Ports = []v1alpha1.Port{{Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}, http}
+			b.Spec.Deployment.Service = &v1alpha1.Service{}
+			b.Spec.Deployment.Ingress = &v1alpha1.Ingress{Host: "shop.example.com"}
+		},
+		"an Ingress with TLS, a class and annotations": func(b *v1alpha1.Build) {
+			b.Spec.Deployment.Ports = []v1alpha1.Port{http}
+			b.Spec.Deployment.Service = &v1alpha1.Service{}
+			b.Spec.Deployment.Ingress = &v1alpha1.Ingress{
+				Host: "shop.example.com", ClassName: "nginx", TLSSecretName: "shop-tls",
+				Annotations: map[string]string{"cert-manager.io/cluster-issuer": "letsencrypt"},
+			}
+		},
+		"an application that outlives its Build": func(b *v1alpha1.Build) {
+			b.Spec.Deployment.Ports = []v1alpha1.Port{http}
+			b.Spec.Deployment.Service = &v1alpha1.Service{}
+			b.Spec.Deployment.Ingress = &v1alpha1.Ingress{Host: "shop.example.com"}
+			b.Spec.Deployment.DeletionPolicy = v1alpha1.DeletionPolicyRetain
+		},
+		"a template with a sidecar": func(b *v1alpha1.Build) {
+			b.Spec.Deployment.Ports = []v1alpha1.Port{http}
+			b.Spec.Deployment.ContainerName = "web"
+			withSpec(`
+containers:
+- {name: web, volumeMounts: [{name: logs, mountPath: /var/log}]}
+- {name: shipper, image: "shipper:1", volumeMounts: [{name: logs, mountPath: /var/log, readOnly: true}]}
+volumes: [{name: logs, emptyDir: {}}]
+`)(b)
+			b.Spec.Deployment.Template.Metadata = &v1alpha1.PodMetadata{Labels: map[string]string{"team": "shop"}, Annotations: map[string]string{"scrape": "true"}}
+		},
+		"a redeployment": func(b *v1alpha1.Build) {
+			b.Annotations = map[string]string{v1alpha1.RedeployAnnotation: "2026-01-02"}
+		},
 	}, func(change func(*v1alpha1.Build)) []any {
 		build := deployed(change)
 		objects := []any{theDeployment(t, build, pushed)}
 		if build.Spec.Deployment.Service != nil {
 			objects = append(objects, Service(build))
+		}
+		if build.Spec.Deployment.Ingress != nil {
+			objects = append(objects, Ingress(build))
 		}
 		return objects
 	})

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 	strictjson "sigs.k8s.io/json"
@@ -31,10 +34,14 @@ func overridden(build *v1alpha1.Build, generated *corev1ac.PodTemplateSpecApplyC
 		if err := json.Unmarshal(template.Spec.Raw, &spec); err != nil {
 			return nil, errors.New("spec must be a part of a pod's spec")
 		}
-		if err := plainPatch(spec); err != nil {
-			return nil, err
-		}
 		patch["spec"] = spec
+	}
+	// The merge takes types for granted and gives directives a meaning, so it gets nothing but a part of a pod template.
+	if err := plain("", "", patch); err != nil {
+		return nil, err
+	}
+	if err := strictly(patch, &corev1.PodTemplateSpec{}); err != nil {
+		return nil, err
 	}
 	giveWay(containerOf(original, appContainer(build)), containerOf(patch, appContainer(build)))
 
@@ -42,14 +49,14 @@ func overridden(build *v1alpha1.Build, generated *corev1ac.PodTemplateSpecApplyC
 	if err != nil {
 		return nil, err
 	}
-	encoded, err := json.Marshal(mergedTree)
-	if err != nil {
+	var merged corev1.PodTemplateSpec
+	if err := strictly(mergedTree, &merged); err != nil {
 		return nil, err
 	}
-	var merged corev1.PodTemplateSpec
-	unknown, err := strictjson.UnmarshalStrict(encoded, &merged)
-	if err = errors.Join(append(unknown, err)...); err != nil {
-		return nil, err
+	// The first container is the one that kubectl logs and kubectl exec take.
+	if i := slices.IndexFunc(merged.Spec.Containers, func(c corev1.Container) bool { return c.Name == appContainer(build) }); i > 0 {
+		app := merged.Spec.Containers[i]
+		merged.Spec.Containers = slices.Insert(slices.Delete(merged.Spec.Containers, i, i+1), 0, app)
 	}
 	if err := keepsOurs(build, &merged, *generated.Spec.Containers[0].Image); err != nil {
 		return nil, err
@@ -65,21 +72,45 @@ func overridden(build *v1alpha1.Build, generated *corev1ac.PodTemplateSpecApplyC
 	return configuration, nil
 }
 
-// plainPatch refuses the directives that kubectl computes and nobody writes by hand.
-func plainPatch(value any) error {
+// strictly decodes what the API server would accept: every field has to be there, once, and in its own case.
+func strictly(object map[string]any, into any) error {
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	unknown, err := strictjson.UnmarshalStrict(encoded, into)
+	if err == nil && len(unknown) > 0 {
+		err = unknown[0]
+	}
+	return err
+}
+
+// plain refuses what means something to a merge that it does not mean to a pod, directives and nothing as an entry of a list, and
+// quantities that are none, of which a decoder does not say where they are. key is the last field of the path.
+func plain(path, key string, value any) error {
 	switch value := value.(type) {
 	case map[string]any:
-		for key, inner := range value {
-			if strings.HasPrefix(key, "$") && key != "$patch" {
-				return fmt.Errorf("%s is not supported; $patch: replace and $patch: delete are", key)
+		for _, field := range slices.Sorted(maps.Keys(value)) {
+			below := strings.TrimPrefix(path+"."+field, ".")
+			if strings.HasPrefix(field, "$") {
+				return fmt.Errorf("the directive %s is not supported; null takes a field away", below)
 			}
-			if err := plainPatch(inner); err != nil {
+			if text, ok := value[field].(string); ok && (key == "limits" || key == "requests" || field == "sizeLimit") {
+				if _, err := resource.ParseQuantity(text); err != nil {
+					return fmt.Errorf("%s: %q is no quantity", below, text)
+				}
+			}
+			if err := plain(below, field, value[field]); err != nil {
 				return err
 			}
 		}
 	case []any:
-		for _, inner := range value {
-			if err := plainPatch(inner); err != nil {
+		for i, inner := range value {
+			below := fmt.Sprintf("%s[%d]", path, i)
+			if inner == nil {
+				return fmt.Errorf("%s is null; leave it out", below)
+			}
+			if err := plain(below, key, inner); err != nil {
 				return err
 			}
 		}

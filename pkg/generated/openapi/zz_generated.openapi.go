@@ -1604,7 +1604,7 @@ func schema_pkg_apis_build_v1alpha1_PodTemplate(ref common.ReferenceCallback) co
 					},
 					"spec": {
 						SchemaProps: spec.SchemaProps{
-							Description: "spec is a part of a pod's spec (k8s.io/api/core/v1 PodSpec). A probe or a lifecycle hook of the application's container takes the place of the generated one, null takes a field away, and \"$patch: replace\" or \"$patch: delete\" work as in kubectl patch. The image of the application's container is not to be set.",
+							Description: "spec is a part of a pod's spec (k8s.io/api/core/v1 PodSpec). A probe or a lifecycle hook of the application's container takes the place of the generated one, and null takes a field away. The image of the application's container is not to be set.",
 							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
 						},
 					},

@@ -14,8 +14,7 @@ type PodTemplateApplyConfiguration struct {
 	// metadata of the pods.
 	Metadata *PodMetadataApplyConfiguration `json:"metadata,omitempty"`
 	// spec is a part of a pod's spec (k8s.io/api/core/v1 PodSpec). A probe or a lifecycle hook of the application's container
-	// takes the place of the generated one, null takes a field away, and "$patch: replace" or "$patch: delete" work as in kubectl
-	// patch. The image of the application's container is not to be set.
+	// takes the place of the generated one, and null takes a field away. The image of the application's container is not to be set.
 	Spec *runtime.RawExtension `json:"spec,omitempty"`
 }
 
