@@ -193,7 +193,7 @@ func crowdOf(kind string) kruntime.Object {
 			must(err, list.Items[i].Unmarshal(renamed(encoded, i)))
 			build.Name, build.UID = nameAt(i), types.UID("build-"+nameAt(i)) // the mark of what was applied covers them
 			applied, _ := plan.Deployment(build, build.Status.Image, nil)
-			list.Items[i].Annotations = applied.Annotations
+			list.Items[i].Annotations, list.Items[i].Spec.Template.Annotations = applied.Annotations, applied.Spec.Template.Annotations
 		}
 		return list
 	}
