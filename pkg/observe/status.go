@@ -201,6 +201,8 @@ func deployed(build *v1alpha1.Build, status *v1alpha1.BuildStatus, outcome Outco
 			status.DeployedImage = app.Image
 		case givenUp(condition) && takesBack(build, status, app.Image):
 			status.Rollback = &v1alpha1.Rollback{From: app.Image, To: status.DeployedImage, Rollout: rolloutOf(app.Deployment), Failure: *failure}
+		case givenUp(condition) && app.Image == status.Image && build.Spec.Deployment.OnFailure != v1alpha1.OnFailureKeep && !pinned:
+			condition.Message += " There is no other image to return to."
 		}
 		switch back := status.Rollback; {
 		case pinned && condition.Status == metav1.ConditionTrue:
