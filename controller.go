@@ -55,6 +55,8 @@ const (
 	logTimeout = 5 * time.Second
 	logLines   = 400
 	logBytes   = 256 << 10
+	// maxMessage bounds messages with the API server's words in them, in characters.
+	maxMessage = 1000
 )
 
 // Controller brings every Build to what its spec says. All its state is in the API server: it can
@@ -89,12 +91,12 @@ type Controller struct {
 	events *recorder.Recorder
 }
 
-// NewController returns a Controller; Run makes it work.
-func NewController(ctx context.Context, kube kubernetes.Interface, client clientset.Interface, images plan.Images, clock clock.PassiveClock) *Controller {
+// NewController returns a Controller of the Builds of one namespace, or of all if that is metav1.NamespaceAll; Run makes it work.
+func NewController(ctx context.Context, kube kubernetes.Interface, client clientset.Interface, namespace string, images plan.Images, clock clock.PassiveClock) *Controller {
 	logger := klog.FromContext(ctx)
 	c := &Controller{
 		kube: kube, client: client, images: images, clock: clock,
-		informer: informers.NewBuildInformer(client, metav1.NamespaceAll, resync, nil),
+		informer: informers.NewBuildInformer(client, namespace, resync, nil),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedMaxOfRateLimiter(
 				workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](5*time.Millisecond, 5*time.Minute),
@@ -121,14 +123,14 @@ func NewController(ctx context.Context, kube kubernetes.Interface, client client
 	utilruntime.Must(err)
 
 	// A change of anything else is a reason to look at the Build it belongs to.
-	c.jobs = feed.Jobs(logger, kube, func(old, new *batchv1.Job) { c.enqueueOwner(either(old, new)) })
-	c.pods = feed.Pods(logger, kube, func(old, new *corev1.Pod) { c.enqueuePodsBuild(either(old, new)) })
+	c.jobs = feed.Jobs(logger, kube, namespace, func(old, new *batchv1.Job) { c.enqueueOwner(either(old, new)) })
+	c.pods = feed.Pods(logger, kube, namespace, func(old, new *corev1.Pod) { c.enqueuePodsBuild(either(old, new)) })
 	// These three have the name of the Build.
-	c.deployments = feed.Deployments(logger, kube, func(old, new *appsv1.Deployment) { c.enqueue(either(old, new)) })
-	c.services = feed.Services(logger, kube, func(old, new *corev1.Service) { c.enqueue(either(old, new)) })
-	c.ingresses = feed.Ingresses(logger, kube, func(old, new *networkingv1.Ingress) { c.enqueue(either(old, new)) })
-	c.appPods = feed.AppPods(logger, kube, func(old, new *corev1.Pod) { c.enqueuePodsBuild(either(old, new)) })
-	c.mountFailures = feed.MountFailures(logger, kube, func(_, new *corev1.Event) {
+	c.deployments = feed.Deployments(logger, kube, namespace, func(old, new *appsv1.Deployment) { c.enqueue(either(old, new)) })
+	c.services = feed.Services(logger, kube, namespace, func(old, new *corev1.Service) { c.enqueue(either(old, new)) })
+	c.ingresses = feed.Ingresses(logger, kube, namespace, func(old, new *networkingv1.Ingress) { c.enqueue(either(old, new)) })
+	c.appPods = feed.AppPods(logger, kube, namespace, func(old, new *corev1.Pod) { c.enqueuePodsBuild(either(old, new)) })
+	c.mountFailures = feed.MountFailures(logger, kube, namespace, func(_, new *corev1.Event) {
 		if new == nil {
 			return
 		}
@@ -138,7 +140,7 @@ func NewController(ctx context.Context, kube kubernetes.Interface, client client
 			}
 		}
 	})
-	c.createFailures = feed.CreateFailures(logger, kube, func(_, new *corev1.Event) {
+	c.createFailures = feed.CreateFailures(logger, kube, namespace, func(_, new *corev1.Event) {
 		if new != nil {
 			if job, ok := c.jobs.Get(involved(new)); ok {
 				c.enqueueOwner(job)
@@ -261,11 +263,15 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) (time.Dura
 	}
 
 	status := observe.Runs(build, hash, runs)
-	app, obstacle, err := c.deploy(ctx, build, &status)
-	if err != nil {
-		return 0, err
+	app, obstacle, failed := c.deploy(ctx, build, &status)
+	switch {
+	case apierrors.IsConflict(failed):
+		return 0, failed
+	case failed != nil: // what became of the run is worth a report all the same
+		obstacle = unexpected(failed)
+	default:
+		app.Trouble = c.trouble(ctx, build, app, obstacle == nil)
 	}
-	app.Trouble = c.trouble(ctx, build, app)
 	outcome.App = app
 	if outcome.Obstacle == nil {
 		outcome.Obstacle = obstacle
@@ -281,7 +287,7 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) (time.Dura
 		return 0, err
 	}
 	// After the report: a run whose Job is gone must be in the history, or it would be built again.
-	return recheck(step, runs, outcome), c.remove(ctx, plan.Prune(status, jobs, runs), metav1.DeletePropagationBackground)
+	return recheck(step, runs, outcome), errors.Join(failed, c.remove(ctx, plan.Prune(status, jobs, runs), metav1.DeletePropagationBackground))
 }
 
 // build returns the Build as it was last seen or written, whichever is newer; ok is false when there is none.
@@ -465,8 +471,8 @@ func (c *Controller) deploy(ctx context.Context, build *v1alpha1.Build, status *
 	if obstacle != nil || app.Image == "" {
 		return app, obstacle, nil
 	}
-	if live := ownedBy(build, c.deployments); live != nil {
-		if handover := plan.Handover(build, live); handover != nil {
+	if live, exists := c.deployments.Get(nameOf(build)); exists && mayApply(build, live) {
+		if handover := plan.Handover(build, app.Image, live); handover != nil {
 			if _, err := deployments.Apply(ctx, handover, metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy + "-replicas", Force: true}); err != nil {
 				return app, nil, fmt.Errorf("handing the replicas over: %w", err)
 			}
@@ -479,7 +485,7 @@ func (c *Controller) deploy(ctx context.Context, build *v1alpha1.Build, status *
 		return app, obstacle, err
 	}
 	// A Service that is adopted finds the pods by our label, which they all have when the Deployment that was adopted is rolled out.
-	mayMove := !spec.Adopt || observe.RolledOut(app.Deployment)
+	mayMove := !spec.Adopt || status.DeployedImage != "" || observe.RolledOut(app.Deployment)
 	if spec.Service != nil && (mayMove || app.Service != nil) {
 		app.Service, obstacle, err = applyOwned(ctx, build, "Service", &c.answers, c.services, services, func(*corev1.Service) (*corev1ac.ServiceApplyConfiguration, *v1alpha1.Failure) {
 			return plan.Service(build), nil
@@ -494,9 +500,9 @@ func (c *Controller) deploy(ctx context.Context, build *v1alpha1.Build, status *
 }
 
 // trouble looks at the pods of the rollout for what keeps them from becoming available. For a container that crashes or does not get
-// ready it asks the API server once: for the log that says why.
-func (c *Controller) trouble(ctx context.Context, build *v1alpha1.Build, app observe.Application) observe.Trouble {
-	if app.Deployment == nil {
+// ready it asks the API server once: for the log that says why, if that is going to be shown.
+func (c *Controller) trouble(ctx context.Context, build *v1alpha1.Build, app observe.Application, shown bool) observe.Trouble {
+	if !observe.MayBeInTrouble(build, app) {
 		return observe.Trouble{}
 	}
 	var events []*corev1.Event
@@ -507,7 +513,7 @@ func (c *Controller) trouble(ctx context.Context, build *v1alpha1.Build, app obs
 		events = append(events, c.mountFailures.ByIndex(feed.ByInvolved, feed.InvolvedKey("Pod", pod.Namespace, pod.Name))...)
 	}
 	trouble := observe.FindTrouble(build, app, pods, events, c.now())
-	if trouble.Container != "" && !trouble.Known(build) {
+	if shown && trouble.Container != "" && !trouble.Known(build) {
 		trouble.Read(c.log(ctx, build.Namespace, trouble.Pod, trouble.Container, trouble.Previous))
 	}
 	return trouble
@@ -686,8 +692,10 @@ func applyOwned[T feed.Object, D desired[D]](ctx context.Context, build *v1alpha
 	if err != nil {
 		return none, nil, fmt.Errorf("applying the %s: %w", kind, err)
 	}
-	if plan.Differs(wanted, applied) {
+	if exists && plan.Differs(wanted, applied) { // a new object would differ by its preconditions
 		answers.Store(applied.GetUID(), plan.Answer(wanted, applied))
+	} else {
+		answers.Delete(applied.GetUID())
 	}
 	klog.FromContext(ctx).Info("Applied", "kind", kind)
 	known.Wrote(applied)
@@ -777,7 +785,15 @@ func rejected(err error) bool {
 func rejection(kind string, step v1alpha1.Step, err error) *v1alpha1.Failure {
 	return &v1alpha1.Failure{
 		Step: step, Reason: v1alpha1.FailureRejected,
-		Message: fmt.Sprintf("The API server refuses the %s: %v. It is tried again every %s.", kind, err, retryObstacle),
+		Message: observe.Squash(fmt.Sprintf("The API server refuses the %s: %v. It is tried again every %s.", kind, err, retryObstacle), maxMessage),
+	}
+}
+
+// unexpected is the obstacle of an error that nobody has foreseen, one of a webhook for example.
+func unexpected(err error) *v1alpha1.Failure {
+	return &v1alpha1.Failure{
+		Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureRejected,
+		Message: observe.Squash(fmt.Sprintf("Deploying failed: %v. It is tried again.", err), maxMessage),
 	}
 }
 

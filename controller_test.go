@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,7 +64,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 		w.kube.PrependReactor("patch", "deployments", w.newGeneration)
 		w.kube.PrependReactor("patch", "*", w.refuseForeign)
 		w.kube.PrependWatchReactor("*", w.onlySelected)
-		w.c = NewController(ctx, w.kube, w.client, plan.Images{GitSync: "git-sync:test", Kaniko: "kaniko:test"}, clock.RealClock{})
+		w.c = NewController(ctx, w.kube, w.client, metav1.NamespaceAll, plan.Images{GitSync: "git-sync:test", Kaniko: "kaniko:test"}, clock.RealClock{})
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -338,7 +339,7 @@ func (w *world) deployment() *appsv1.Deployment {
 }
 
 // rollout sets what the Deployment controller says of the rollout.
-func (w *world) rollout(progressing string, available corev1.ConditionStatus) {
+func (w *world) rollout(progressing string, available corev1.ConditionStatus, changes ...func(*appsv1.DeploymentStatus)) {
 	w.t.Helper()
 	deployment := w.deployment()
 	deployment.Status = appsv1.DeploymentStatus{
@@ -347,6 +348,9 @@ func (w *world) rollout(progressing string, available corev1.ConditionStatus) {
 			{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: progressing},
 			{Type: appsv1.DeploymentAvailable, Status: available},
 		},
+	}
+	for _, change := range changes {
+		change(&deployment.Status)
 	}
 	_, err := w.kube.AppsV1().Deployments(namespace).UpdateStatus(w.ctx, deployment, metav1.UpdateOptions{})
 	w.must(err)
@@ -509,7 +513,7 @@ func TestSync(t *testing.T) {
 		},
 		"pods that go away after the rollout are said in the conditions": func(w *world) {
 			w.ready()
-			w.rollout("NewReplicaSetAvailable", corev1.ConditionFalse)
+			w.rollout("NewReplicaSetAvailable", corev1.ConditionFalse, func(s *appsv1.DeploymentStatus) { s.AvailableReplicas = 1 })
 			w.wantWrites(w.sync(), "update builds/status", "event Unavailable")
 			w.rollout("NewReplicaSetAvailable", corev1.ConditionTrue)
 			w.wantWrites(w.sync(), "update builds/status", "event again")
@@ -641,11 +645,24 @@ func TestSync(t *testing.T) {
 		},
 		"more pods of what runs already are no Event": func(w *world) {
 			w.ready()
-			w.rollout("ReplicaSetUpdated", corev1.ConditionFalse)
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.Replicas = ptr.To[int32](5) })
+			w.wantWrites(w.sync(), "update builds/status", "apply deployments")
+			w.wantPhase(v1alpha1.PhaseReady)
+			// A rollout that was done stays done for the Deployment controller.
+			w.rollout("NewReplicaSetAvailable", corev1.ConditionFalse, func(s *appsv1.DeploymentStatus) { s.Replicas, s.UpdatedReplicas = 5, 5 })
 			w.wantWrites(w.sync(), "update builds/status")
 			w.wantCondition(v1alpha1.ConditionDeployed, metav1.ConditionUnknown, v1alpha1.ReasonScaling)
-			w.rollout("NewReplicaSetAvailable", corev1.ConditionTrue)
+			w.rollout("NewReplicaSetAvailable", corev1.ConditionTrue, func(s *appsv1.DeploymentStatus) { s.Replicas, s.UpdatedReplicas, s.AvailableReplicas = 5, 5, 5 })
 			w.wantWrites(w.sync(), "update builds/status")
+			w.wantPhase(v1alpha1.PhaseReady)
+			if replicas := w.build().Status.Replicas; replicas != 5 {
+				w.t.Errorf("status has %d replicas", replicas)
+			}
+		},
+		"a change of the deadline alone is no rollout": func(w *world) {
+			w.ready()
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.ProgressDeadline = &metav1.Duration{Duration: time.Hour} })
+			w.wantWrites(w.sync(), "update builds/status", "apply deployments")
 			w.wantPhase(v1alpha1.PhaseReady)
 		},
 		"a foreign Deployment of that name is not touched": func(w *world) {
@@ -1292,6 +1309,76 @@ func TestSyncOfTheApplication(t *testing.T) {
 			w.wantRuns(digest1)
 			w.wantWrites(w.sync())
 		},
+		"an image that got well by hand is not taken back once more": func(w *world) {
+			w.ready()
+			w.moves()
+			w.appPod(crashed(2))
+			w.settle()
+			w.wantRuns(digest1)
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.Rollback = digest2 })
+			w.settle()
+			w.wantRuns(digest2)
+			w.rollout("NewReplicaSetAvailable", corev1.ConditionTrue)
+			w.settle()
+			w.wantPhase(v1alpha1.PhaseReady)
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.Rollback = "" })
+			w.settle()
+			w.wantRuns(digest2)
+			w.wantPhase(v1alpha1.PhaseReady)
+		},
+		"an image that was rolled out to no pods is taken back when its first ones fail": func(w *world) {
+			none := func(s *appsv1.DeploymentStatus) { s.Replicas, s.UpdatedReplicas, s.AvailableReplicas = 0, 0, 0 }
+			w.ready()
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.Replicas = ptr.To[int32](0) })
+			w.settle()
+			w.rollout("NewReplicaSetAvailable", corev1.ConditionTrue, none)
+			w.settle()
+			w.moves()
+			w.rollout("NewReplicaSetAvailable", corev1.ConditionTrue, none)
+			w.settle()
+			w.wantPhase(v1alpha1.PhaseReady)
+			w.change(func(b *v1alpha1.Build) { b.Spec.Deployment.Replicas = ptr.To[int32](1) })
+			w.settle()
+			w.rollout("NewReplicaSetAvailable", corev1.ConditionFalse, none, func(s *appsv1.DeploymentStatus) { s.Replicas, s.UpdatedReplicas = 1, 1 })
+			w.appPod(crashed(2))
+			w.settle()
+			w.wantRuns(digest1)
+		},
+		"no log is read that is not shown": func(w *world) {
+			w.ready()
+			w.moves()
+			w.appPod(crashed(2))
+			w.settle()
+			w.wantRuns(digest1)
+			w.rollout("ReplicaSetUpdated", corev1.ConditionFalse)
+			w.appPod(crashed(1))
+			w.settle()
+			w.logsRead()
+			for range 5 {
+				w.wantWrites(w.sync())
+			}
+			if n := w.logsRead(); n != 0 {
+				w.t.Errorf("it was read %d times", n)
+			}
+		},
+		"an error on the way to the application does not keep the end of a run from being said": func(w *world) {
+			w.given(withIngress)
+			w.kube.PrependReactor("patch", "ingresses", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewInternalError(errors.New("failed calling webhook: " + strings.Repeat("no route to host ", 3000)))
+			})
+			w.settle()
+			w.runSucceeds(digest1)
+			writes, err := w.trySync()
+			if err == nil {
+				w.t.Error("it is not tried again")
+			}
+			w.wantWrites(writes, "apply deployments", "apply services", "apply ingresses", "update builds/status", "event BuildSucceeded", "event Rejected")
+			w.wantCondition(v1alpha1.ConditionBuilt, metav1.ConditionTrue, v1alpha1.ReasonSucceeded)
+			w.wantCondition(v1alpha1.ConditionDeployed, metav1.ConditionFalse, "Rejected")
+			if said := len(w.build().Status.Failure.Message); said > 2*maxMessage {
+				w.t.Errorf("%d characters are said", said)
+			}
+		},
 		"an Ingress is made and taken away, and gives the URL": func(w *world) {
 			w.ready()
 			if url := w.build().Status.URL; url != "http://app.shop.svc:8080" {
@@ -1353,6 +1440,27 @@ func TestSyncOfTheApplication(t *testing.T) {
 				w.t.Errorf("the selector in status is %q", selector)
 			}
 			w.settle()
+		},
+		"a Service that is gone comes back although adopt is still there and a pod is away": func(w *world) {
+			w.ready(adopting)
+			w.rollout("NewReplicaSetAvailable", corev1.ConditionTrue, func(s *appsv1.DeploymentStatus) { s.AvailableReplicas = 1 })
+			w.must(w.kube.CoreV1().Services(namespace).Delete(w.ctx, "app", metav1.DeleteOptions{}))
+			w.wantWrites(w.sync(), "apply services")
+		},
+		"replicas that a Build left behind are handed over to the next one that leaves them out": func(w *world) {
+			w.ready(retaining, func(b *v1alpha1.Build) { b.Spec.Deployment.Replicas = ptr.To[int32](3) })
+			w.must(w.client.Tracker().Delete(v1alpha1.SchemeGroupVersion.WithResource("builds"), namespace, "app"))
+			job := w.job().Name // goes by garbage collection
+			w.must(w.kube.CoreV1().Pods(namespace).Delete(w.ctx, job+"-pod", metav1.DeleteOptions{}))
+			w.must(w.kube.BatchV1().Jobs(namespace).Delete(w.ctx, job, metav1.DeleteOptions{}))
+			w.given(adopting, func(b *v1alpha1.Build) { b.Spec.Deployment.Replicas = nil })
+			w.settle()
+			w.runSucceeds(digest2)
+			w.settle()
+			w.wantRuns(digest2)
+			if replicas := w.deployment().Spec.Replicas; replicas == nil || *replicas != 3 {
+				w.t.Errorf("replicas are %v", replicas)
+			}
 		},
 		"a Deployment without such a container is not adopted": func(w *world) {
 			w.given(adopting)

@@ -28,6 +28,7 @@ import (
 
 type options struct {
 	kubeconfig    string
+	namespace     string
 	qps           float64
 	workers       int
 	healthAddress string
@@ -39,6 +40,7 @@ type options struct {
 
 func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; without it $KUBECONFIG, ~/.kube/config and at last the cluster the controller runs in")
+	flags.StringVar(&o.namespace, "namespace", "", "namespace whose Builds are worked on; empty for all")
 	flags.Float64Var(&o.qps, "kube-api-qps", -1, "most requests a second to the API server; negative leaves it to the server's priority and fairness")
 	flags.IntVar(&o.workers, "workers", 10, "number of Builds worked on at the same time")
 	flags.StringVar(&o.healthAddress, "health-address", "", "address that answers /healthz, for example :8081; empty for none")
@@ -105,7 +107,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	work := func(ctx context.Context) {
-		NewController(ctx, kube, client, o.images, clock.RealClock{}).Run(ctx, o.workers)
+		NewController(ctx, kube, client, o.namespace, o.images, clock.RealClock{}).Run(ctx, o.workers)
 	}
 	if !o.leaderElect {
 		work(ctx)

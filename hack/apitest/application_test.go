@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
@@ -161,7 +162,10 @@ func (s *scene) handmade(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec: corev1.PodSpec{
 					PriorityClassName: "system-cluster-critical",
-					Containers:        []corev1.Container{{Name: "web", Image: "registry.example.com/shop:old"}},
+					Containers: []corev1.Container{{
+						Name: "web", Image: "registry.example.com/shop:old",
+						ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/", Port: intstr.FromInt32(8080)}}},
+					}},
 				},
 			},
 		},
@@ -171,7 +175,7 @@ func (s *scene) handmade(t *testing.T) {
 	}
 	_, err = cluster.kube.CoreV1().Services(s.ns).Create(s.ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop"},
-		Spec:       corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: labels, Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
 	}, metav1.CreateOptions{FieldManager: "kubectl-create"})
 	if err != nil {
 		t.Fatal(err)
@@ -182,9 +186,10 @@ func TestAnExistingApplicationIsAdoptedOnlyOnRequest(t *testing.T) {
 	s := newScene(t, usual)
 	startController(t, startOptions{})
 	s.handmade(t)
+	s.foreignIngress("shop")
 	s.until("it runs", func() error { return atLeast(2, int(s.deployment("shop").Status.AvailableReplicas), "pods") })
 	was, service := s.deployment("shop"), s.service("shop")
-	s.create(makeBuild("shop", noReplicas))
+	s.create(makeBuild("shop", noReplicas, withIngress))
 	s.until("it is told why nothing is deployed", func() error {
 		return s.condition("shop", v1alpha1.ConditionDeployed, metav1.ConditionFalse, "ErrResourceExists", "spec.deployment.adopt")
 	})
@@ -196,6 +201,10 @@ func TestAnExistingApplicationIsAdoptedOnlyOnRequest(t *testing.T) {
 		t.Error("it was touched")
 	}
 	s.patch("shop", object{"spec": object{"deployment": object{"containerName": "web"}}})
+	s.until("it is told that there is a probe", func() error {
+		return s.condition("shop", v1alpha1.ConditionDeployed, metav1.ConditionFalse, "Rejected", "readinessProbe", "more than 1 handler")
+	})
+	s.patch("shop", object{"spec": object{"deployment": object{"readinessProbe": object{"httpGet": object{"path": "/", "port": "http"}}}}})
 	s.untilReady("shop")
 
 	build, d := s.build("shop"), s.deployment("shop")
@@ -206,9 +215,11 @@ func TestAnExistingApplicationIsAdoptedOnlyOnRequest(t *testing.T) {
 		t.Errorf("its containers are %+v", containers)
 	case *d.Spec.Replicas != 2 || *d.Spec.RevisionHistoryLimit != 4 || d.Spec.Template.Spec.PriorityClassName == "":
 		t.Error("it lost what was its own")
-	case !metav1.IsControlledBy(d, build) || !metav1.IsControlledBy(s.service("shop"), build):
+	case !metav1.IsControlledBy(d, build) || !metav1.IsControlledBy(s.service("shop"), build) || !metav1.IsControlledBy(s.ingress("shop"), build):
 		t.Error("it has no owner")
-	case s.service("shop").Spec.Selector[v1alpha1.AppLabel] != "shop" || s.service("shop").Spec.Ports[0].Port != 80:
+	case build.Status.URL != "http://shop.example.com" || s.ingress("shop").Spec.Rules[0].Host != "shop.example.com":
+		t.Errorf("its Ingress is %+v, its URL %s", s.ingress("shop").Spec, build.Status.URL)
+	case s.service("shop").Spec.Type != corev1.ServiceTypeNodePort || s.service("shop").Spec.Selector[v1alpha1.AppLabel] != "shop" || s.service("shop").Spec.Ports[0].Port != 80:
 		t.Errorf("its Service is %+v", s.service("shop").Spec)
 	case build.Status.Selector != "run=shop":
 		t.Errorf("the selector in status is %s", build.Status.Selector)
@@ -296,6 +307,8 @@ func TestATemplateThatCannotBeIsSaid(t *testing.T) {
 		`{"hostNetwerk": true}`:                                   `hostNetwerk`,
 		`{"containers": [{"name": "app", "image": "other:1"}]}`:   `leave its image out`,
 		`{"containers": [{"image": "registry.example.com/x:1"}]}`: `name`,
+		// Taken in by the API server, but not by server-side apply.
+		`{"containers": [{"name": "x", "image": "x:1", "env": [{"name": "A"}, {"name": "A"}]}]}`: `spec.containers[1].env[1]`,
 	} {
 		s.patch("shop", object{"spec": object{"deployment": object{"template": object{"spec": &runtime.RawExtension{Raw: []byte(template)}}}}})
 		s.until("it is said", func() error {

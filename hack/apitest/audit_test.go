@@ -34,8 +34,9 @@ type request struct {
 	ResponseStatus   struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
-	Received metav1.MicroTime `json:"requestReceivedTimestamp"`
-	Answered metav1.MicroTime `json:"stageTimestamp"` // when it was answered
+	Annotations map[string]string `json:"annotations"`
+	Received    metav1.MicroTime  `json:"requestReceivedTimestamp"`
+	Answered    metav1.MicroTime  `json:"stageTimestamp"` // when it was answered
 }
 
 type auditUser struct {
@@ -44,6 +45,7 @@ type auditUser struct {
 }
 
 type auditObject struct {
+	Group       string `json:"apiGroup"`
 	Resource    string `json:"resource"`
 	Subresource string `json:"subresource"`
 	Namespace   string `json:"namespace"`

@@ -50,6 +50,7 @@ func noReplicas(spec *v1alpha1.BuildSpec) { spec.Deployment.Replicas = nil }
 func withAll(spec *v1alpha1.BuildSpec) {
 	withEnv(spec)
 	spec.Image.SecretName = "regcred"
+	spec.Deployment.Service.Type = corev1.ServiceTypeNodePort
 	spec.Deployment.Service.Annotations = map[string]string{"example.com/balancer": "internal"}
 	spec.Deployment.Ingress = &v1alpha1.Ingress{
 		Host: "shop.example.com", ClassName: "nginx", TLSSecretName: "shop-tls", Annotations: map[string]string{"example.com/issuer": "corp"},
@@ -386,7 +387,10 @@ func TestADeletedDeploymentAndServiceComeBack(t *testing.T) {
 }
 
 func TestWhatTheSpecNoLongerAsksForIsTakenAway(t *testing.T) {
-	s, _ := deployed(t)
+	s, _ := deployed(t, withIngress)
+	s.until("there is an Ingress", func() error { return exists(s.ingresses, s.ns, "shop") })
+	s.patch("shop", object{"spec": object{"deployment": object{"ingress": nil}}})
+	s.until("the Ingress is gone", func() error { return absent(s.ingress("shop") == nil, "the Ingress") })
 	s.patch("shop", object{"spec": object{"deployment": object{"service": nil}}})
 	s.until("the Service is gone", func() error { return absent(s.service("shop") == nil, "the Service") })
 	s.patch("shop", object{"spec": object{"deployment": nil}})

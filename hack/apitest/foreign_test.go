@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -32,18 +33,22 @@ func TestObjectsOfOthersAreNeverTouched(t *testing.T) {
 
 	s.foreignDeployment("has-deployment")
 	s.foreignService("has-service")
+	s.foreignIngress("has-ingress")
 	s.foreignJob(jobName)
 	before := map[string]string{
 		"Deployment": s.deployment("has-deployment").ResourceVersion,
 		"Service":    s.service("has-service").ResourceVersion,
+		"Ingress":    s.ingress("has-ingress").ResourceVersion,
 		"Job":        s.job(jobName).ResourceVersion,
 	}
 	s.create(makeBuild("has-deployment"))
 	s.create(makeBuild("has-service"))
+	s.create(makeBuild("has-ingress", withIngress))
 	s.create(makeBuild("has-job", buildOnly))
 	conflicts := map[string]string{ // Build: what stands in its way
 		"has-deployment": `Deployment "has-deployment"`,
 		"has-service":    `Service "has-service"`,
+		"has-ingress":    `Ingress "has-ingress"`,
 		"has-job":        fmt.Sprintf("Job %q", jobName),
 	}
 	for build, object := range conflicts {
@@ -58,6 +63,7 @@ func TestObjectsOfOthersAreNeverTouched(t *testing.T) {
 	after := map[string]string{
 		"Deployment": s.deployment("has-deployment").ResourceVersion,
 		"Service":    s.service("has-service").ResourceVersion,
+		"Ingress":    s.ingress("has-ingress").ResourceVersion,
 		"Job":        s.job(jobName).ResourceVersion,
 	}
 	for kind, version := range before {
@@ -70,13 +76,14 @@ func TestObjectsOfOthersAreNeverTouched(t *testing.T) {
 	err := errors.Join(
 		cluster.kube.AppsV1().Deployments(s.ns).Delete(s.ctx, "has-deployment", metav1.DeleteOptions{}),
 		cluster.kube.CoreV1().Services(s.ns).Delete(s.ctx, "has-service", metav1.DeleteOptions{}),
+		cluster.kube.NetworkingV1().Ingresses(s.ns).Delete(s.ctx, "has-ingress", metav1.DeleteOptions{}),
 		cluster.kube.BatchV1().Jobs(s.ns).Delete(s.ctx, jobName, metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}),
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	s.untilReady("has-deployment", "has-service", "has-job")
+	s.untilReady("has-deployment", "has-service", "has-ingress", "has-job")
 	t.Logf("all Ready %.0fs after the others' objects were deleted", time.Since(start).Seconds())
 	for build := range conflicts {
 		if n := s.eventsOf(build)[string(v1alpha1.FailureResourceExists)]; n != 1 {
@@ -106,6 +113,22 @@ func (s *scene) foreignDeployment(name string) {
 		}
 		return nil
 	})
+}
+
+func withIngress(spec *v1alpha1.BuildSpec) {
+	spec.Deployment.Ingress = &v1alpha1.Ingress{Host: "shop.example.com"}
+}
+
+func (s *scene) foreignIngress(name string) {
+	s.t.Helper()
+	backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "other", Port: networkingv1.ServiceBackendPort{Number: 80}}}
+	_, err := cluster.kube.NetworkingV1().Ingresses(s.ns).Create(s.ctx, &networkingv1.Ingress{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: networkingv1.IngressSpec{DefaultBackend: &backend},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.until("the Ingress is there", func() error { return exists(s.ingresses, s.ns, name) })
 }
 
 func (s *scene) foreignService(name string) {

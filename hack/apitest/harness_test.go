@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -97,7 +98,11 @@ func runTests(m *testing.M) (code int, err error) {
 	if cluster.kubelet, err = startKubelet(ctx, cluster.kube); err != nil {
 		return 0, err
 	}
-	return m.Run(), nil
+	code = m.Run()
+	if all := flag.Lookup("test.run").Value.String() == ""; code == 0 && all {
+		err = checkRights()
+	}
+	return code, err
 }
 
 // startControlPlane returns when the API can be used. The control plane ends

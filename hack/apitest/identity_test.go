@@ -5,10 +5,10 @@ package apitest
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,34 +22,54 @@ var identity types.NamespacedName
 // applyIdentity applies artifacts/install.yaml without the Deployment: the
 // controllers run here, where a test can kill them.
 func applyIdentity() error {
-	file, err := os.Open(filepath.Join(repository, "artifacts", "install.yaml"))
+	objects, err := manifests("install.yaml")
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	var manifests bytes.Buffer
-	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+	identity, err = applyRights(objects)
+	return err
+}
+
+// manifests reads a file of artifacts.
+func manifests(name string, replace ...string) ([]unstructured.Unstructured, error) {
+	content, err := os.ReadFile(filepath.Join(repository, "artifacts", name))
+	if err != nil {
+		return nil, err
+	}
+	var objects []unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(strings.NewReplacer(replace...).Replace(string(content))), 4096)
+	for {
 		object := unstructured.Unstructured{}
 		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
-			break
+			return objects, nil
 		} else if err != nil {
-			return err
+			return nil, err
 		}
+		if object.GetKind() != "" {
+			objects = append(objects, object)
+		}
+	}
+}
+
+// applyRights applies all but the Deployment, and returns the ServiceAccount.
+func applyRights(objects []unstructured.Unstructured) (account types.NamespacedName, err error) {
+	var applied bytes.Buffer
+	for _, object := range objects {
 		switch object.GetKind() {
-		case "", "Deployment":
+		case "Deployment":
 			continue
 		case "ServiceAccount":
-			identity = types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+			account = types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 		}
 		encoded, err := object.MarshalJSON()
 		if err != nil {
-			return err
+			return account, err
 		}
-		manifests.Write(encoded)
+		applied.Write(encoded)
 	}
-	if identity.Name == "" {
-		return fmt.Errorf("%s has no ServiceAccount", file.Name())
+	if account.Name == "" {
+		return account, errors.New("there is no ServiceAccount")
 	}
-	_, err = kubectl(manifests.String(), "apply", "--server-side", "-f", "-")
-	return err
+	_, err = kubectl(applied.String(), "apply", "--server-side", "-f", "-")
+	return account, err
 }

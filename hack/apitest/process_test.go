@@ -4,6 +4,7 @@ package apitest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -38,8 +40,9 @@ var instances atomic.Int64
 
 // startOptions are what a test may want to have different.
 type startOptions struct {
-	server string   // instead of the API server itself
-	flags  []string // besides the usual ones
+	server string               // instead of the API server itself
+	flags  []string             // besides the usual ones
+	as     types.NamespacedName // ServiceAccount, instead of the identity
 	// restart starts it again when it ends by itself, as the kubelet does.
 	restart bool
 }
@@ -51,7 +54,7 @@ func startController(t *testing.T, options startOptions) *process {
 	p := &process{instance: fmt.Sprintf("controller-%d", instances.Add(1)), exited: make(chan struct{})}
 	p.log = filepath.Join(cluster.dir, p.instance+".log")
 	kubeconfig := filepath.Join(cluster.dir, p.instance+".kubeconfig")
-	if err := writeKubeconfig(kubeconfig, p.instance, options.server); err != nil {
+	if err := writeKubeconfig(kubeconfig, p.instance, options); err != nil {
 		t.Fatal(err)
 	}
 	// What a test sets comes last and wins.
@@ -152,18 +155,19 @@ func lastLines(log []byte, n int) []byte {
 }
 
 // writeKubeconfig writes one that acts as the controller's ServiceAccount.
-func writeKubeconfig(path, instance, server string) error {
+func writeKubeconfig(path, instance string, options startOptions) error {
+	as := cmp.Or(options.as, identity)
 	config, err := clientcmd.LoadFromFile(cluster.kubeconfig)
 	if err != nil {
 		return err
 	}
 	for _, user := range config.AuthInfos {
-		user.Impersonate = "system:serviceaccount:" + identity.Namespace + ":" + identity.Name
+		user.Impersonate = "system:serviceaccount:" + as.Namespace + ":" + as.Name
 		user.ImpersonateUserExtra = map[string][]string{instanceKey: {instance}}
 	}
-	if server != "" {
+	if options.server != "" {
 		for _, c := range config.Clusters {
-			c.Server, c.CertificateAuthorityData, c.CertificateAuthority = server, nil, ""
+			c.Server, c.CertificateAuthorityData, c.CertificateAuthority = options.server, nil, ""
 		}
 	}
 	return clientcmd.WriteToFile(*config, path)

@@ -332,7 +332,7 @@ func TestRunReturnsWhenTheLastChangeHasBeenTold(t *testing.T) {
 func TestRunReturnsWhenTheSourceNeverAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		f, ended := Jobs(klog.Background(), unreachable(), nobody[batchv1.Job]), make(chan struct{})
+		f, ended := Jobs(klog.Background(), unreachable(), metav1.NamespaceAll, nobody[batchv1.Job]), make(chan struct{})
 		go func() {
 			defer close(ended)
 			f.Run(ctx)

@@ -29,6 +29,8 @@ const (
 	ByInvolved = "involved"
 )
 
+// Each feed below is of one namespace, or of all if that is metav1.NamespaceAll.
+
 // BuildKey returns the value under which ByBuild files the pods of a Build.
 func BuildKey(namespace, build string) string { return namespace + "/" + build }
 
@@ -36,10 +38,10 @@ func BuildKey(namespace, build string) string { return namespace + "/" + build }
 func InvolvedKey(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 
 // Jobs feeds the Jobs that the controller made. Of their specs only what a sync reads is kept.
-func Jobs(logger klog.Logger, client kubernetes.Interface, changed func(old, new *batchv1.Job)) *Feed[*batchv1.Job] {
+func Jobs(logger klog.Logger, client kubernetes.Interface, namespace string, changed func(old, new *batchv1.Job)) *Feed[*batchv1.Job] {
 	return New(logger, Options[*batchv1.Job]{
 		Name:      "jobs",
-		ListWatch: listWatch(client, client.BatchV1().Jobs(metav1.NamespaceAll), managed),
+		ListWatch: listWatch(client, client.BatchV1().Jobs(namespace), managed),
 		Example:   &batchv1.Job{},
 		Changed:   changed,
 		Strip: func(job *batchv1.Job) {
@@ -57,10 +59,10 @@ func Jobs(logger klog.Logger, client kubernetes.Interface, changed func(old, new
 
 // Pods feeds the pods of the controller's Jobs; AppPods has those of its Deployments. Of their specs only
 // the volumes and the containers' names and resources are kept, which failures are explained with.
-func Pods(logger klog.Logger, client kubernetes.Interface, changed func(old, new *corev1.Pod)) *Feed[*corev1.Pod] {
+func Pods(logger klog.Logger, client kubernetes.Interface, namespace string, changed func(old, new *corev1.Pod)) *Feed[*corev1.Pod] {
 	return New(logger, Options[*corev1.Pod]{
 		Name:      "pods",
-		ListWatch: listWatch(client, client.CoreV1().Pods(metav1.NamespaceAll), managed),
+		ListWatch: listWatch(client, client.CoreV1().Pods(namespace), managed),
 		Example:   &corev1.Pod{},
 		Changed:   changed,
 		Strip: func(pod *corev1.Pod) {
@@ -80,10 +82,10 @@ func Pods(logger klog.Logger, client kubernetes.Interface, changed func(old, new
 
 // AppPods feeds the pods of the Deployments. There may be many and most are well: of these only that they are ready is kept, of
 // the others what explains why they are not.
-func AppPods(logger klog.Logger, client kubernetes.Interface, changed func(old, new *corev1.Pod)) *Feed[*corev1.Pod] {
+func AppPods(logger klog.Logger, client kubernetes.Interface, namespace string, changed func(old, new *corev1.Pod)) *Feed[*corev1.Pod] {
 	return New(logger, Options[*corev1.Pod]{
 		Name: "apppods",
-		ListWatch: listWatch(client, client.CoreV1().Pods(metav1.NamespaceAll), func(options *metav1.ListOptions) {
+		ListWatch: listWatch(client, client.CoreV1().Pods(namespace), func(options *metav1.ListOptions) {
 			options.LabelSelector = v1alpha1.AppLabel
 		}),
 		Example: &corev1.Pod{},
@@ -109,10 +111,10 @@ func AppPods(logger klog.Logger, client kubernetes.Interface, changed func(old, 
 }
 
 // Deployments feeds the Deployments that the controller made. They are kept whole: drift of any owned field is noticed.
-func Deployments(logger klog.Logger, client kubernetes.Interface, changed func(old, new *appsv1.Deployment)) *Feed[*appsv1.Deployment] {
+func Deployments(logger klog.Logger, client kubernetes.Interface, namespace string, changed func(old, new *appsv1.Deployment)) *Feed[*appsv1.Deployment] {
 	return New(logger, Options[*appsv1.Deployment]{
 		Name:      "deployments",
-		ListWatch: listWatch(client, client.AppsV1().Deployments(metav1.NamespaceAll), managed),
+		ListWatch: listWatch(client, client.AppsV1().Deployments(namespace), managed),
 		Example:   &appsv1.Deployment{},
 		Changed:   changed,
 		Strip:     func(deployment *appsv1.Deployment) { deployment.ManagedFields = nil },
@@ -120,10 +122,10 @@ func Deployments(logger klog.Logger, client kubernetes.Interface, changed func(o
 }
 
 // Services feeds the Services that the controller made.
-func Services(logger klog.Logger, client kubernetes.Interface, changed func(old, new *corev1.Service)) *Feed[*corev1.Service] {
+func Services(logger klog.Logger, client kubernetes.Interface, namespace string, changed func(old, new *corev1.Service)) *Feed[*corev1.Service] {
 	return New(logger, Options[*corev1.Service]{
 		Name:      "services",
-		ListWatch: listWatch(client, client.CoreV1().Services(metav1.NamespaceAll), managed),
+		ListWatch: listWatch(client, client.CoreV1().Services(namespace), managed),
 		Example:   &corev1.Service{},
 		Changed:   changed,
 		Strip:     func(service *corev1.Service) { service.ManagedFields = nil },
@@ -131,10 +133,10 @@ func Services(logger klog.Logger, client kubernetes.Interface, changed func(old,
 }
 
 // Ingresses feeds the Ingresses that the controller made.
-func Ingresses(logger klog.Logger, client kubernetes.Interface, changed func(old, new *networkingv1.Ingress)) *Feed[*networkingv1.Ingress] {
+func Ingresses(logger klog.Logger, client kubernetes.Interface, namespace string, changed func(old, new *networkingv1.Ingress)) *Feed[*networkingv1.Ingress] {
 	return New(logger, Options[*networkingv1.Ingress]{
 		Name:      "ingresses",
-		ListWatch: listWatch(client, client.NetworkingV1().Ingresses(metav1.NamespaceAll), managed),
+		ListWatch: listWatch(client, client.NetworkingV1().Ingresses(namespace), managed),
 		Example:   &networkingv1.Ingress{},
 		Changed:   changed,
 		Strip:     func(ingress *networkingv1.Ingress) { ingress.ManagedFields = nil },
@@ -143,21 +145,21 @@ func Ingresses(logger klog.Logger, client kubernetes.Interface, changed func(old
 
 // MountFailures feeds the Events of all pods with the reason FailedMount: a Secret that does not exist
 // shows up nowhere else, and the controller may not read Secrets.
-func MountFailures(logger klog.Logger, client kubernetes.Interface, changed func(old, new *corev1.Event)) *Feed[*corev1.Event] {
-	return events(logger, client, "mountfailures", "Pod", "FailedMount", changed)
+func MountFailures(logger klog.Logger, client kubernetes.Interface, namespace string, changed func(old, new *corev1.Event)) *Feed[*corev1.Event] {
+	return events(logger, client, namespace, "mountfailures", "Pod", "FailedMount", changed)
 }
 
 // CreateFailures feeds the Events of all Jobs with the reason FailedCreate: a quota or a pod security
 // level that keeps a Job from making its pod shows up nowhere else.
-func CreateFailures(logger klog.Logger, client kubernetes.Interface, changed func(old, new *corev1.Event)) *Feed[*corev1.Event] {
-	return events(logger, client, "createfailures", "Job", "FailedCreate", changed)
+func CreateFailures(logger klog.Logger, client kubernetes.Interface, namespace string, changed func(old, new *corev1.Event)) *Feed[*corev1.Event] {
+	return events(logger, client, namespace, "createfailures", "Job", "FailedCreate", changed)
 }
 
-func events(logger klog.Logger, client kubernetes.Interface, name, kind, reason string, changed func(old, new *corev1.Event)) *Feed[*corev1.Event] {
+func events(logger klog.Logger, client kubernetes.Interface, namespace, name, kind, reason string, changed func(old, new *corev1.Event)) *Feed[*corev1.Event] {
 	selector := fields.Set{"involvedObject.kind": kind, "reason": reason}.String()
 	return New(logger, Options[*corev1.Event]{
 		Name: name,
-		ListWatch: listWatch(client, client.CoreV1().Events(metav1.NamespaceAll), func(options *metav1.ListOptions) {
+		ListWatch: listWatch(client, client.CoreV1().Events(namespace), func(options *metav1.ListOptions) {
 			options.FieldSelector = selector
 		}),
 		Example: &corev1.Event{},

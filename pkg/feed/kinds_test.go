@@ -39,22 +39,34 @@ func TestFeedsAskOnlyForWhatTheyAreFor(t *testing.T) {
 		feed          func(kubernetes.Interface) runner
 		label, fields string
 	}{
-		"jobs":        {label: managed, feed: func(c kubernetes.Interface) runner { return Jobs(logger, c, nobody[batchv1.Job]) }},
-		"pods":        {label: managed, feed: func(c kubernetes.Interface) runner { return Pods(logger, c, nobody[corev1.Pod]) }},
-		"deployments": {label: managed, feed: func(c kubernetes.Interface) runner { return Deployments(logger, c, nobody[appsv1.Deployment]) }},
-		"services":    {label: managed, feed: func(c kubernetes.Interface) runner { return Services(logger, c, nobody[corev1.Service]) }},
-		"ingresses":   {label: managed, feed: func(c kubernetes.Interface) runner { return Ingresses(logger, c, nobody[networkingv1.Ingress]) }},
+		"jobs": {label: managed, feed: func(c kubernetes.Interface) runner { return Jobs(logger, c, metav1.NamespaceAll, nobody[batchv1.Job]) }},
+		"pods": {label: managed, feed: func(c kubernetes.Interface) runner { return Pods(logger, c, metav1.NamespaceAll, nobody[corev1.Pod]) }},
+		"deployments": {label: managed, feed: func(c kubernetes.Interface) runner {
+			return Deployments(logger, c, metav1.NamespaceAll, nobody[appsv1.Deployment])
+		}},
+		"services": {label: managed, feed: func(c kubernetes.Interface) runner {
+			return Services(logger, c, metav1.NamespaceAll, nobody[corev1.Service])
+		}},
+		"ingresses": {label: managed, feed: func(c kubernetes.Interface) runner {
+			return Ingresses(logger, c, metav1.NamespaceAll, nobody[networkingv1.Ingress])
+		}},
 		"pods of applications": {
 			label: "buildcontroller.dev/app",
-			feed:  func(c kubernetes.Interface) runner { return AppPods(logger, c, nobody[corev1.Pod]) },
+			feed: func(c kubernetes.Interface) runner {
+				return AppPods(logger, c, metav1.NamespaceAll, nobody[corev1.Pod])
+			},
 		},
 		"events of mounts that failed": {
 			fields: "involvedObject.kind=Pod,reason=FailedMount",
-			feed:   func(c kubernetes.Interface) runner { return MountFailures(logger, c, nobody[corev1.Event]) },
+			feed: func(c kubernetes.Interface) runner {
+				return MountFailures(logger, c, metav1.NamespaceAll, nobody[corev1.Event])
+			},
 		},
 		"events of pods that were not created": {
 			fields: "involvedObject.kind=Job,reason=FailedCreate",
-			feed:   func(c kubernetes.Interface) runner { return CreateFailures(logger, c, nobody[corev1.Event]) },
+			feed: func(c kubernetes.Interface) runner {
+				return CreateFailures(logger, c, metav1.NamespaceAll, nobody[corev1.Event])
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +111,7 @@ func TestOfJobsOnlyTheStatusIsKeptAndTheyAreFiledUnderTheirOwner(t *testing.T) {
 	}
 	want := job.DeepCopy()
 	want.ManagedFields, want.Spec = nil, batchv1.JobSpec{}
-	feed := Jobs(klog.Background(), fake.NewClientset(job), nobody[batchv1.Job])
+	feed := Jobs(klog.Background(), fake.NewClientset(job), metav1.NamespaceAll, nobody[batchv1.Job])
 	inFeed(t, func() runner { return feed }, func() {
 		wantOnly(t, feed.ByIndex(ByOwner, "uid"), want)
 		wantOnly(t, feed.ByIndex(ByOwner, "not this"))
@@ -108,7 +120,7 @@ func TestOfJobsOnlyTheStatusIsKeptAndTheyAreFiledUnderTheirOwner(t *testing.T) {
 
 func TestAJobOfNobodyIsFiledNowhere(t *testing.T) {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "a", Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedBy}}}
-	feed := Jobs(klog.Background(), fake.NewClientset(job), nobody[batchv1.Job])
+	feed := Jobs(klog.Background(), fake.NewClientset(job), metav1.NamespaceAll, nobody[batchv1.Job])
 	inFeed(t, func() runner { return feed }, func() {
 		if _, ok := feed.Get(cache.NewObjectName("team", "a")); !ok {
 			t.Error("it is not there")
@@ -139,7 +151,7 @@ func TestOfAnApplicationsPodsThatAreReadyOnlyThatIsKept(t *testing.T) {
 			if ready == corev1.ConditionTrue {
 				want.Status.ContainerStatuses = nil
 			}
-			feed := AppPods(klog.Background(), fake.NewClientset(pod), nobody[corev1.Pod])
+			feed := AppPods(klog.Background(), fake.NewClientset(pod), metav1.NamespaceAll, nobody[corev1.Pod])
 			inFeed(t, func() runner { return feed }, func() { wantOnly(t, feed.ByIndex(ByBuild, BuildKey("team", "shop")), want) })
 		})
 	}
@@ -165,7 +177,7 @@ func TestOfPodsTheSpecIsNotKeptAndTheyAreFiledUnderTheirBuild(t *testing.T) {
 		InitContainers: []corev1.Container{{Name: "git-sync"}},
 		Containers:     []corev1.Container{{Name: "kaniko", Resources: limits}},
 	}
-	feed := Pods(klog.Background(), fake.NewClientset(pod), nobody[corev1.Pod])
+	feed := Pods(klog.Background(), fake.NewClientset(pod), metav1.NamespaceAll, nobody[corev1.Pod])
 	inFeed(t, func() runner { return feed }, func() {
 		wantOnly(t, feed.ByIndex(ByBuild, BuildKey("team", "shop")), want)
 		wantOnly(t, feed.ByIndex(ByBuild, BuildKey("other", "shop")))
@@ -173,7 +185,7 @@ func TestOfPodsTheSpecIsNotKeptAndTheyAreFiledUnderTheirBuild(t *testing.T) {
 }
 
 func TestStrippingAPodTwiceIsStrippingItOnce(t *testing.T) {
-	feed := Pods(klog.Background(), fake.NewClientset(), nobody[corev1.Pod])
+	feed := Pods(klog.Background(), fake.NewClientset(), metav1.NamespaceAll, nobody[corev1.Pod])
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "kaniko", Image: "x"}}}}
 	feed.options.Strip(pod)
 	once := pod.DeepCopy()
@@ -193,12 +205,12 @@ func TestDeploymentsAndServicesAreKeptWhole(t *testing.T) {
 	kube, name := fake.NewClientset(deployment.DeepCopy(), service.DeepCopy()), cache.NewObjectName("team", "shop")
 	deployment.ManagedFields, service.ManagedFields = nil, nil
 
-	deployments := Deployments(klog.Background(), kube, nobody[appsv1.Deployment])
+	deployments := Deployments(klog.Background(), kube, metav1.NamespaceAll, nobody[appsv1.Deployment])
 	inFeed(t, func() runner { return deployments }, func() {
 		got, _ := deployments.Get(name)
 		wantOnly(t, []*appsv1.Deployment{got}, deployment)
 	})
-	services := Services(klog.Background(), kube, nobody[corev1.Service])
+	services := Services(klog.Background(), kube, metav1.NamespaceAll, nobody[corev1.Service])
 	inFeed(t, func() runner { return services }, func() {
 		got, _ := services.Get(name)
 		wantOnly(t, []*corev1.Service{got}, service)
@@ -211,7 +223,7 @@ func TestEventsAreFiledUnderWhatTheySpeakOf(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "team", Name: "shop-1-abc"},
 		Reason:         "FailedMount",
 	}
-	feed := MountFailures(klog.Background(), fake.NewClientset(event.DeepCopy()), nobody[corev1.Event])
+	feed := MountFailures(klog.Background(), fake.NewClientset(event.DeepCopy()), metav1.NamespaceAll, nobody[corev1.Event])
 	inFeed(t, func() runner { return feed }, func() {
 		wantOnly(t, feed.ByIndex(ByInvolved, InvolvedKey("Pod", "team", "shop-1-abc")), event)
 		wantOnly(t, feed.ByIndex(ByInvolved, InvolvedKey("Job", "team", "shop-1-abc")))

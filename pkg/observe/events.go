@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,7 +87,7 @@ func Events(before, after v1alpha1.BuildStatus) []Event {
 	}
 	// More pods of what runs already are no news.
 	if is.Reason == v1alpha1.ReasonAvailable && (was.Reason != is.Reason && was.Reason != v1alpha1.ReasonScaling || before.DeployedImage != after.DeployedImage) {
-		normal(EventDeployed, "The Deployment runs %s", cmp.Or(after.DeployedImage, after.Image))
+		normal(EventDeployed, "%s", is.Message)
 	}
 	return events
 }

@@ -96,7 +96,7 @@ func TestEvents(t *testing.T) {
 		"the application is not well":   {remembering(good("n", 1)), status(remembering(good("n", 1)), deployedIs("Unavailable")), []string{"Warning Unavailable"}, nil},
 		"the application is well again": {status(remembering(good("n", 1)), failing(deploy, v1alpha1.FailureUnavailable), deployedIs("Unavailable")), status(remembering(good("n", 1)), deployedIs("Available")), []string{"Normal Deployed"}, nil},
 
-		"the image runs":                   {status(remembering(good("n", 1)), deployedIs("Deploying")), status(remembering(good("n", 1)), deployedIs("Available")), []string{"Normal Deployed"}, []string{imageOf("n")}},
+		"the image runs":                   {status(remembering(good("n", 1)), deployedIs("Deploying")), status(remembering(good("n", 1)), deployedIs("Available")), []string{"Normal Deployed"}, []string{"It was."}},
 		"another image runs at once":       {status(remembering(good("o", 1)), deployedIs("Available"), runs("o")), status(remembering(good("n", 20), good("o", 1)), deployedIs("Available"), runs("n")), []string{"Normal BuildSucceeded", "Normal Deployed"}, nil},
 		"the application moves on":         {status(remembering(good("n", 1)), deployedIs("Available")), status(remembering(good("n", 1)), deployedIs("Deploying")), nil, nil},
 		"the application grows":            {status(remembering(good("n", 1)), deployedIs("Available")), status(remembering(good("n", 1)), deployedIs("Scaling")), nil, nil},

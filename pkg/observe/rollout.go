@@ -43,48 +43,42 @@ const (
 	short
 )
 
-// stageOf tells how far the rollout is. rolledOut says that the rollout of this image and spec was done before: then nothing but a
-// rollout that someone else began, or pods that go away, is news.
-func stageOf(deployment *appsv1.Deployment, rolledOut bool) stage {
-	status := deployment.Status
+// stageOf tells how far the rollout is. before is the status of the last sync, from which it is known whether this rollout was done
+// before: then nothing but a rollout that someone else began, or pods that go away, is news.
+func stageOf(app Application, before v1alpha1.BuildStatus) stage {
+	deployment, status := app.Deployment, app.Deployment.Status
 	progressing, available := condition(deployment, appsv1.DeploymentProgressing), condition(deployment, appsv1.DeploymentAvailable)
+	done := wasRolledOut(before, app)
 	switch {
-	case status.ObservedGeneration < deployment.Generation:
-		return unseen
+	case status.ObservedGeneration < deployment.Generation && (!done || status.ObservedGeneration == 0):
+		return unseen // else annotations or replicas may count the generation up, so what was said last still counts
 	case progressing.Reason == progressDeadlineExceeded:
 		return unmoved
-	case status.UpdatedReplicas != status.Replicas, progressing.Reason != newReplicaSetAvailable && !rolledOut:
+	case status.UpdatedReplicas != status.Replicas, progressing.Reason != newReplicaSetAvailable && !done:
 		return moving
 	case available.Status == corev1.ConditionTrue:
 		return serving
-	case progressing.Reason != newReplicaSetAvailable:
-		return scaling
+	case before.DeployedImage != app.Image:
+		return moving // so far there was nothing to be seen of it: it was rolled out to no pods at all
+	case status.AvailableReplicas >= before.Replicas:
+		return scaling // none of those went away that there were
 	}
 	return short
 }
 
 // rollout returns the condition Deployed, and what is in the way if there is something. The condition is False when the rollout
-// has failed for good, Unknown while it may still get there. before is the status of the last sync.
-func rollout(app Application, before v1alpha1.BuildStatus, rolledOut bool) (metav1.Condition, *v1alpha1.Failure) {
+// has failed for good, Unknown while it may still get there.
+func rollout(app Application, stage stage) (metav1.Condition, *v1alpha1.Failure) {
 	trouble := app.Trouble.Failure
-	switch stageOf(app.Deployment, rolledOut) {
+	switch stage {
 	case unseen:
-		if !rolledOut || app.Deployment.Status.ObservedGeneration == 0 {
-			return deploying(app.Image), nil
-		}
-		// Annotations and replicas count the generation up too.
-		said := deployedCondition(before)
-		said = metav1.Condition{Type: said.Type, Status: said.Status, Reason: said.Reason, Message: said.Message}
-		if said.Status == metav1.ConditionFalse {
-			return said, failureAgain(before, said)
-		}
-		return said, nil
+		return deploying(app.Image), nil
 	case unmoved:
 		failure := v1alpha1.Failure{Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureRolloutFailed, Message: lookAt(app.Deployment)}
 		if trouble != nil {
 			failure = *trouble
 		}
-		failure.Message = "The rollout made no progress within its deadline. " + failure.Message
+		failure.Message = noProgress + failure.Message
 		return notDeployed(&failure)
 	case moving:
 		if app.Trouble.Certain {
@@ -117,6 +111,9 @@ func rollout(app Application, before v1alpha1.BuildStatus, rolledOut bool) (meta
 	return notDeployed(failure)
 }
 
+// noProgress begins the message of a rollout that came to its deadline.
+const noProgress = "The rollout made no progress within its deadline. "
+
 // lookAt is the advice when no pod says what is wrong.
 func lookAt(deployment *appsv1.Deployment) string {
 	return fmt.Sprintf("Look at its pods with kubectl describe pods -l %s=%s and kubectl logs; a corrected image or spec rolls out by itself.",
@@ -127,22 +124,13 @@ func paused(deployment *appsv1.Deployment) bool {
 	return condition(deployment, appsv1.DeploymentProgressing).Reason == deploymentPaused
 }
 
-// wasRolledOut says whether the condition Deployed of the status says so for the same spec and image.
-func wasRolledOut(build *v1alpha1.Build, image string) bool {
-	before := deployedCondition(build.Status)
-	switch before.Reason {
+// wasRolledOut says whether the status says so of the same image and the same pods.
+func wasRolledOut(before v1alpha1.BuildStatus, app Application) bool {
+	switch deployedCondition(before).Reason {
 	case v1alpha1.ReasonAvailable, v1alpha1.ReasonScaling, string(v1alpha1.FailureUnavailable):
-		return before.ObservedGeneration == build.Generation && build.Status.DeployedImage == image
+		return before.DeployedImage == app.Image && before.DeployedRollout == rolloutOf(app.Deployment)
 	}
 	return false
-}
-
-// failureAgain is the failure that the condition of an earlier status speaks of.
-func failureAgain(status v1alpha1.BuildStatus, said metav1.Condition) *v1alpha1.Failure {
-	if failure := status.Failure; failure != nil && failure.Step == v1alpha1.StepDeploy && string(failure.Reason) == said.Reason {
-		return failure.DeepCopy()
-	}
-	return &v1alpha1.Failure{Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureReason(said.Reason), Message: said.Message}
 }
 
 func deployedCondition(status v1alpha1.BuildStatus) metav1.Condition {

@@ -33,6 +33,7 @@ func TestRollout(t *testing.T) {
 	available := func(d *appsv1.Deployment) *appsv1.DeploymentCondition { return &d.Status.Conditions[0] }
 	progressing := func(d *appsv1.Deployment) *appsv1.DeploymentCondition { return &d.Status.Conditions[1] }
 	updated := func(d *appsv1.Deployment) { progressing(d).Reason = "ReplicaSetUpdated" }
+	lacking := func(d *appsv1.Deployment) { available(d).Status, d.Status.AvailableReplicas = "False", 1 }
 	for name, c := range map[string]struct {
 		change    func(*appsv1.Deployment)
 		rolledOut string // the reason with which this image and spec were rolled out before; "" if they were not
@@ -56,23 +57,26 @@ func TestRollout(t *testing.T) {
 		"no progress in time, old pods still serve": {func(d *appsv1.Deployment) {
 			progressing(d).Reason, d.Status.UpdatedReplicas = progressDeadlineExceeded, 1
 		}, "", "False", "RolloutFailed"},
-		"done, and since then too few are available":  {func(d *appsv1.Deployment) { available(d).Status = "False" }, "", "False", "Unavailable"},
-		"done, and nothing said of what is available": {func(d *appsv1.Deployment) { d.Status.Conditions = d.Status.Conditions[1:] }, "", "False", "Unavailable"},
+		"done, but it was never seen to be available": {lacking, "", "Unknown", "Deploying"},
+		"done, and nothing said of what is available": {func(d *appsv1.Deployment) { d.Status.Conditions = d.Status.Conditions[1:] }, "", "Unknown", "Deploying"},
 
-		"rolled out before, more pods come up":                  {updated, "Available", "True", "Available"},
-		"rolled out before, more pods come up than can be had":  {func(d *appsv1.Deployment) { updated(d); available(d).Status = "False" }, "Available", "Unknown", "Scaling"},
+		"rolled out before, more pods come up":                 {updated, "Available", "True", "Available"},
+		"rolled out before, more pods come up than can be had": {func(d *appsv1.Deployment) { updated(d); available(d).Status = "False" }, "Available", "Unknown", "Scaling"},
+		"rolled out before, and then grown": {func(d *appsv1.Deployment) {
+			available(d).Status, d.Status.Replicas, d.Status.UpdatedReplicas = "False", 5, 5
+		}, "Available", "Unknown", "Scaling"},
 		"rolled out before, a new generation is not seen yet":   {func(d *appsv1.Deployment) { d.Generation = 3 }, "Available", "True", "Available"},
 		"rolled out before, the Deployment was made anew":       {func(d *appsv1.Deployment) { d.Status = appsv1.DeploymentStatus{} }, "Available", "Unknown", "Deploying"},
 		"rolled out before, someone rolls out something else":   {func(d *appsv1.Deployment) { updated(d); d.Status.UpdatedReplicas = 1 }, "Available", "Unknown", "Deploying"},
-		"rolled out before, pods went away":                     {func(d *appsv1.Deployment) { available(d).Status = "False" }, "Available", "False", "Unavailable"},
-		"unavailable before, a new generation is not seen yet":  {func(d *appsv1.Deployment) { d.Generation = 3 }, "Unavailable", "False", "Unavailable"},
+		"rolled out before, pods went away":                     {lacking, "Available", "False", "Unavailable"},
+		"unavailable before, a new generation is not seen yet":  {func(d *appsv1.Deployment) { lacking(d); d.Generation = 3 }, "Unavailable", "False", "Unavailable"},
 		"unavailable before, and well again":                    {func(*appsv1.Deployment) {}, "Unavailable", "True", "Available"},
-		"scaling before, and a new generation is not seen yet":  {func(d *appsv1.Deployment) { d.Generation = 3 }, "Scaling", "Unknown", "Scaling"},
+		"scaling before, and a new generation is not seen yet":  {func(d *appsv1.Deployment) { updated(d); available(d).Status, d.Generation = "False", 3 }, "Scaling", "Unknown", "Scaling"},
 		"rolled out before, and what someone began got nowhere": {func(d *appsv1.Deployment) { progressing(d).Reason = progressDeadlineExceeded }, "Available", "False", "RolloutFailed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := v1alpha1.BuildStatus{Conditions: []metav1.Condition{conditionBefore(c.rolledOut)}}
-			got, failure := rollout(Application{Image: theImage, Deployment: aDeployment(c.change)}, before, c.rolledOut != "")
+			app := Application{Image: theImage, Deployment: aDeployment(c.change)}
+			got, failure := rollout(app, stageOf(app, statusBefore(c.rolledOut)))
 			if got.Type != "Deployed" || got.Status != c.status || got.Reason != c.reason || got.Message == "" {
 				t.Errorf("got %+v, want %s with reason %s", got, c.status, c.reason)
 			}
@@ -95,6 +99,7 @@ func TestRolloutWithAPodInTrouble(t *testing.T) {
 	paused := func(d *appsv1.Deployment) { d.Status.Conditions[1].Reason = deploymentPaused }
 	late := func(d *appsv1.Deployment) { d.Status.Conditions[1].Reason = progressDeadlineExceeded }
 	sick := func(d *appsv1.Deployment) { d.Status.Conditions[0].Status = corev1.ConditionFalse }
+	gone := func(d *appsv1.Deployment) { sick(d); d.Status.AvailableReplicas = 1 }
 	for name, c := range map[string]struct {
 		change    func(*appsv1.Deployment)
 		rolledOut bool
@@ -109,9 +114,9 @@ func TestRolloutWithAPodInTrouble(t *testing.T) {
 		"it will not get there":                    {rollsOut, false, true, true, "False", "CrashLoopBackOff", crash, true},
 		"it made no progress in time":              {late, false, true, false, "False", "CrashLoopBackOff", "no progress within its deadline. " + crash, true},
 		"it made no progress, and no pod says why": {late, false, false, false, "False", "RolloutFailed", "rolls out by itself.", true},
-		"it was done, but is no more":              {sick, true, true, false, "False", "Unavailable", "now too few pods are available. " + crash, true},
-		"it was done, and what crashes is certain": {sick, true, true, true, "False", "Unavailable", "now too few pods are available. " + crash, true},
-		"more pods come up":                        {func(d *appsv1.Deployment) { rollsOut(d); d.Status.UpdatedReplicas = 3; sick(d) }, true, true, true, "Unknown", "Scaling", "more pods of " + theImage + ". " + crash, false},
+		"it was done, but is no more":              {gone, true, true, false, "False", "Unavailable", "now too few pods are available. " + crash, true},
+		"it was done, and what crashes is certain": {gone, true, true, true, "False", "Unavailable", "now too few pods are available. " + crash, true},
+		"more pods come up":                        {func(d *appsv1.Deployment) { sick(d); d.Status.Replicas, d.Status.UpdatedReplicas = 5, 5 }, true, true, true, "Unknown", "Scaling", "more pods of " + theImage + ". " + crash, false},
 		"someone has paused it":                    {paused, false, false, false, "Unknown", "Deploying", "kubectl rollout resume goes on.", false},
 		"someone has paused it, and it crashes":    {paused, false, true, false, "Unknown", "CrashLoopBackOff", crash, true},
 		"all that are needed are available":        {func(*appsv1.Deployment) {}, false, true, true, "True", "Available", theImage + ".", false},
@@ -122,7 +127,11 @@ func TestRolloutWithAPodInTrouble(t *testing.T) {
 			if c.trouble {
 				app.Trouble.Failure = &v1alpha1.Failure{Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureCrashLoopBackOff, Message: crash, ExitCode: ptr.To[int32](1), LogTail: "panic"}
 			}
-			got, failure := rollout(app, v1alpha1.BuildStatus{}, c.rolledOut)
+			before := ""
+			if c.rolledOut {
+				before = v1alpha1.ReasonAvailable
+			}
+			got, failure := rollout(app, stageOf(app, statusBefore(before)))
 			if got.Status != c.status || got.Reason != c.reason || !strings.HasSuffix(got.Message, c.message) {
 				t.Errorf("got %+v, want %s with reason %s and %q", got, c.status, c.reason, c.message)
 			}
@@ -193,6 +202,15 @@ func TestTheURL(t *testing.T) {
 	}
 }
 
+// statusBefore is of a Build whose three pods of theImage were available, and that said this since; of one that was never deployed if
+// it said nothing.
+func statusBefore(reason string) v1alpha1.BuildStatus {
+	if reason == "" {
+		return v1alpha1.BuildStatus{}
+	}
+	return v1alpha1.BuildStatus{DeployedImage: theImage, Replicas: 3, Conditions: []metav1.Condition{conditionBefore(reason)}}
+}
+
 // conditionBefore is what an earlier sync said of theImage with that reason.
 func conditionBefore(reason string) metav1.Condition {
 	before := metav1.Condition{Type: v1alpha1.ConditionDeployed, Reason: reason, Message: "It was " + theImage + " of buildcontroller.dev/app=shop."}
@@ -207,27 +225,25 @@ func conditionBefore(reason string) metav1.Condition {
 	return before
 }
 
-func TestARolloutCountsOnlyForTheSpecAndTheImageItWasOf(t *testing.T) {
-	build := &v1alpha1.Build{ObjectMeta: metav1.ObjectMeta{Generation: 7}}
+func TestARolloutCountsOnlyForThePodsAndTheImageItWasOf(t *testing.T) {
 	for name, c := range map[string]struct {
-		reason     string
-		generation int64
-		image      string
-		want       bool
+		reason, rollout, image string
+		want                   bool
 	}{
-		"available":              {"Available", 7, theImage, true},
-		"scaling":                {"Scaling", 7, theImage, true},
-		"unavailable since then": {"Unavailable", 7, theImage, true},
-		"of an older spec":       {"Available", 6, theImage, false},
-		"of another image":       {"Available", 7, "other", false},
-		"under way":              {"Deploying", 7, theImage, false},
-		"failed":                 {"RolloutFailed", 7, theImage, false},
-		"never":                  {"", 0, theImage, false},
+		"available":              {"Available", "hash", theImage, true},
+		"scaling":                {"Scaling", "hash", theImage, true},
+		"unavailable since then": {"Unavailable", "hash", theImage, true},
+		"of other pods":          {"Available", "other", theImage, false},
+		"of another image":       {"Available", "hash", "other", false},
+		"under way":              {"Deploying", "hash", theImage, false},
+		"failed":                 {"RolloutFailed", "hash", theImage, false},
+		"never":                  {"", "", theImage, false},
 	} {
-		before := conditionBefore(c.reason)
-		before.ObservedGeneration = c.generation
-		build.Status = v1alpha1.BuildStatus{DeployedImage: theImage, Conditions: []metav1.Condition{before}}
-		if got := wasRolledOut(build, c.image); got != c.want {
+		before := v1alpha1.BuildStatus{DeployedImage: theImage, DeployedRollout: "hash", Conditions: []metav1.Condition{conditionBefore(c.reason)}}
+		deployment := aDeployment(func(d *appsv1.Deployment) {
+			d.Spec.Template.Annotations = map[string]string{v1alpha1.RolloutAnnotation: c.rollout}
+		})
+		if got := wasRolledOut(before, Application{Image: c.image, Deployment: deployment}); got != c.want {
 			t.Errorf("%s: rolled out is %v", name, got)
 		}
 	}

@@ -131,14 +131,15 @@ const (
 func Conclude(build *v1alpha1.Build, status v1alpha1.BuildStatus, hash string, outcome Outcome, now metav1.Time) v1alpha1.BuildStatus {
 	status.Conditions = slices.Clone(status.Conditions)
 	status.ObservedGeneration = build.Generation
-	if _, digest, ok := strings.Cut(cmp.Or(outcome.App.Image, status.Image), "@"); ok && len(digest) > shortDigestLength {
+	if _, digest, ok := strings.Cut(cmp.Or(outcome.App.Image, status.DeployedImage, status.Image), "@"); ok && len(digest) > shortDigestLength {
 		status.ShortDigest = digest[:shortDigestLength]
 	}
 
 	conditions := []metav1.Condition{built(build, &status, hash, outcome)}
 	if build.Spec.Deployment == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionDeployed)
-		status.DeployedImage, status.Rollback, status.URL, status.Replicas, status.Selector = "", nil, "", 0, ""
+		status.DeployedImage, status.DeployedRollout, status.Rollback = "", "", nil
+		status.URL, status.Replicas, status.Selector = "", 0, ""
 	} else {
 		conditions = append(conditions, deployed(build, &status, outcome))
 		status.URL = address(build, outcome.App)
@@ -191,23 +192,30 @@ func deployed(build *v1alpha1.Build, status *v1alpha1.BuildStatus, outcome Outco
 	case app.Deployment == nil:
 		condition = deploying(app.Image)
 	default:
-		condition, failure = rollout(app, build.Status, wasRolledOut(build, app.Image))
-		if condition.Reason != v1alpha1.ReasonDeploying {
-			status.Replicas = app.Deployment.Status.Replicas
-		}
+		stage := stageOf(app, build.Status)
+		condition, failure = rollout(app, stage)
 		status.Selector = metav1.FormatLabelSelector(app.Deployment.Spec.Selector)
 		switch {
-		case condition.Status == metav1.ConditionTrue && app.Deployment.Status.AvailableReplicas > 0:
-			status.DeployedImage = app.Image
-		case givenUp(condition) && takesBack(build, status, app.Image):
-			status.Rollback = &v1alpha1.Rollback{From: app.Image, To: status.DeployedImage, Rollout: rolloutOf(app.Deployment), Failure: *failure}
-		case givenUp(condition) && app.Image == status.Image && build.Spec.Deployment.OnFailure != v1alpha1.OnFailureKeep && !pinned:
-			condition.Message += " There is no other image to return to."
+		case stage == serving:
+			status.Replicas = app.Deployment.Status.Replicas
+			if app.Deployment.Status.AvailableReplicas > 0 {
+				status.DeployedImage, status.DeployedRollout = app.Image, rolloutOf(app.Deployment)
+			}
+			if back := status.Rollback; back != nil && back.From == status.DeployedImage {
+				status.Rollback = nil // it got well, somewhere else or by hand
+			}
+			if pinned {
+				condition.Message = "The Deployment runs " + app.Image + ", as spec.deployment.rollback asks."
+			}
+		case condition.Status == metav1.ConditionFalse && stage != short && app.Image == status.Image && !pinned &&
+			build.Spec.Deployment.OnFailure != v1alpha1.OnFailureKeep:
+			if to := status.DeployedImage; to != "" && to != app.Image {
+				status.Rollback = &v1alpha1.Rollback{From: app.Image, To: to, Rollout: rolloutOf(app.Deployment), Failure: *failure}
+			} else {
+				condition.Message += " No other image was available before that it could return to."
+			}
 		}
-		switch back := status.Rollback; {
-		case pinned && condition.Status == metav1.ConditionTrue:
-			condition.Message = "The Deployment runs " + app.Image + ", as spec.deployment.rollback asks."
-		case back != nil && back.To == app.Image && !pinned:
+		if back := status.Rollback; back != nil && back.To == app.Image && !pinned {
 			condition, failure = takenBack(back, condition)
 		}
 	}
@@ -218,18 +226,6 @@ func deployed(build *v1alpha1.Build, status *v1alpha1.BuildStatus, outcome Outco
 		status.Failure = failure
 	}
 	return condition
-}
-
-// givenUp says whether the rollout has failed for good.
-func givenUp(condition metav1.Condition) bool {
-	return condition.Status == metav1.ConditionFalse && condition.Reason != string(v1alpha1.FailureUnavailable)
-}
-
-// takesBack says whether there is another image to return to, and nobody has said where to stay.
-func takesBack(build *v1alpha1.Build, status *v1alpha1.BuildStatus, image string) bool {
-	spec := build.Spec.Deployment
-	return spec.OnFailure != v1alpha1.OnFailureKeep && spec.Rollback == "" &&
-		image == status.Image && status.DeployedImage != "" && status.DeployedImage != image
 }
 
 // ready is True when all the others are; otherwise it speaks of the first that is False, else of the first that is Unknown.

@@ -64,6 +64,12 @@ func remembering(runs ...Run) v1alpha1.BuildStatus {
 	return status
 }
 
+// serving3 is a status whose newest image was seen to be available in three pods.
+func serving3(status v1alpha1.BuildStatus) v1alpha1.BuildStatus {
+	status.DeployedImage, status.Replicas = status.Image, 3
+	return status
+}
+
 func TestRemembersTellsAJobByItsNameAndItsStart(t *testing.T) {
 	status := remembering(good("n", 5))
 	for _, c := range []struct {
@@ -261,7 +267,7 @@ func TestHowManyRunsAreKept(t *testing.T) {
 func TestConclude(t *testing.T) {
 	gone := func(d *appsv1.Deployment) { d.Status.Conditions[1].Reason = progressDeadlineExceeded }
 	moves := func(d *appsv1.Deployment) { d.Status.Conditions[1].Reason = "ReplicaSetUpdated" }
-	sick := func(d *appsv1.Deployment) { d.Status.Conditions[0].Status = "False" }
+	sick := func(d *appsv1.Deployment) { d.Status.Conditions[0].Status, d.Status.AvailableReplicas = "False", 1 }
 	well := func(*appsv1.Deployment) {}
 	foreignJob := aFailure(v1alpha1.StepSchedule, v1alpha1.FailureResourceExists)
 	foreignDeployment := aFailure(v1alpha1.StepDeploy, v1alpha1.FailureResourceExists)
@@ -306,7 +312,7 @@ func TestConclude(t *testing.T) {
 			built: "True Succeeded", deployed: "False RolloutFailed", ready: "False RolloutFailed",
 		},
 		"the application is not well any more": {
-			before: remembering(good("n", 1)), deployment: sick, phase: "Failed", failure: "Unavailable",
+			before: serving3(remembering(good("n", 1))), deployment: sick, phase: "Failed", failure: "Unavailable",
 			built: "True Succeeded", deployed: "False Unavailable", ready: "False Unavailable",
 		},
 
@@ -324,11 +330,11 @@ func TestConclude(t *testing.T) {
 			phase: "Failed", built: "False BuildCommandFailed", deployed: "True Available", ready: "False BuildCommandFailed",
 		},
 		"a new run waits while the application is not well": {
-			before: remembering(good("o", 1)), runs: []Run{held("n", 20)}, deployment: sick, failure: "SecretNotFound",
+			before: serving3(remembering(good("o", 1))), runs: []Run{held("n", 20)}, deployment: sick, failure: "SecretNotFound",
 			phase: "Pending", built: "False SecretNotFound", deployed: "False Unavailable", ready: "False SecretNotFound",
 		},
 		"a new run while the application is not well": {
-			before: remembering(good("o", 1)), runs: []Run{goingOn("n", 20)}, deployment: sick, failure: "Unavailable",
+			before: serving3(remembering(good("o", 1))), runs: []Run{goingOn("n", 20)}, deployment: sick, failure: "Unavailable",
 			phase: "Failed", built: "Unknown Building", deployed: "False Unavailable", ready: "False Unavailable",
 		},
 		"both the run and the rollout failed: the run is told of": {
@@ -351,7 +357,7 @@ func TestConclude(t *testing.T) {
 			phase: "Suspended", built: "Unknown Suspended", deployed: "True Available", ready: "Unknown Suspended",
 		},
 		"suspended with an application that is not well": {
-			before: remembering(good("o", 1)), hold: Suspended, deployment: sick, failure: "Unavailable",
+			before: serving3(remembering(good("o", 1))), hold: Suspended, deployment: sick, failure: "Unavailable",
 			phase: "Failed", built: "Unknown Suspended", deployed: "False Unavailable", ready: "False Unavailable",
 		},
 

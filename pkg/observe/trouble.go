@@ -66,12 +66,17 @@ func rolloutOf(deployment *appsv1.Deployment) string {
 	return deployment.Spec.Template.Annotations[v1alpha1.RolloutAnnotation]
 }
 
+// MayBeInTrouble says whether it is worth to look at the pods: not while all is well, or nothing known yet.
+func MayBeInTrouble(build *v1alpha1.Build, app Application) bool {
+	if app.Deployment == nil {
+		return false
+	}
+	stage := stageOf(app, build.Status)
+	return stage != unseen && stage != serving
+}
+
 // FindTrouble looks for what keeps the pods of the rollout from becoming available. Events are those with the reason FailedMount.
 func FindTrouble(build *v1alpha1.Build, app Application, pods []*corev1.Pod, events []*corev1.Event, now time.Time) Trouble {
-	switch stageOf(app.Deployment, wasRolledOut(build, app.Image)) {
-	case unseen, serving:
-		return Trouble{}
-	}
 	ready := func(pod *corev1.Pod) bool { return podCondition(pod, corev1.PodReady) == corev1.ConditionTrue }
 	pods = slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return !alive(pod) })
 	well := slices.ContainsFunc(pods, ready)
@@ -79,11 +84,11 @@ func FindTrouble(build *v1alpha1.Build, app Application, pods []*corev1.Pod, eve
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { // so that the same one is named every time
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	for _, rule := range []func(*corev1.Pod) Trouble{
-		crashes,
-		func(pod *corev1.Pod) Trouble { return notStarted(pod, events) },
-		func(pod *corev1.Pod) Trouble { return notReady(build, pod, now) },
-	} {
+	rules := []func(*corev1.Pod) Trouble{crashes, func(pod *corev1.Pod) Trouble { return notStarted(build, pod, events) }}
+	if !well || stageOf(app, build.Status) == unmoved { // one after the other gets ready, and takes its time
+		rules = append(rules, func(pod *corev1.Pod) Trouble { return notReady(build, pod, now) })
+	}
+	for _, rule := range rules {
 		for _, pod := range pods {
 			trouble := rule(pod)
 			if trouble.Failure != nil {
@@ -141,15 +146,19 @@ const rolloutGoesOn = " and the rollout goes on by itself."
 var notThere = regexp.MustCompile(`(?i)not found|manifest unknown|no match for platform`)
 
 // notStarted: the pod waits for a node, an image or a volume. What a build's pod waits for is found in the same way.
-func notStarted(pod *corev1.Pod, events []*corev1.Event) Trouble {
+func notStarted(build *v1alpha1.Build, pod *corev1.Pod, events []*corev1.Event) Trouble {
 	if pod.Status.Phase != corev1.PodPending {
 		return Trouble{}
 	}
 	s := scene{Evidence: Evidence{Events: events}, pod: pod, pending: pod}
+	if before := build.Status.Failure; before != nil && before.Step == v1alpha1.StepDeploy {
+		s.Before = before.DeepCopy()
+		s.Before.Message = strings.TrimSuffix(strings.TrimPrefix(before.Message, noProgress), rolloutGoesOn)
+	}
 	for _, rule := range []rule{containerNotCreated, imageNotPulled, volumeNotMounted} {
 		if failure := rule(s); failure != nil {
 			failure.Message = strings.TrimSuffix(failure.Message, goesOn) + rolloutGoesOn
-			certain := slices.ContainsFunc(waitingContainers(pod), func(w waitingContainer) bool {
+			certain := notThere.MatchString(failure.Message) || slices.ContainsFunc(waitingContainers(pod), func(w waitingContainer) bool {
 				return imagePullReasons[w.reason] && notThere.MatchString(w.message)
 			})
 			return Trouble{Failure: failure, Certain: certain && failure.Reason == v1alpha1.FailureImagePullFailed}
@@ -178,17 +187,21 @@ func notReady(build *v1alpha1.Build, pod *corev1.Pod, now time.Time) Trouble {
 	}
 	since, container := metav1.Time{}, ""
 	for _, status := range pod.Status.ContainerStatuses {
-		if running := status.State.Running; running != nil && !status.Ready && since.Before(&running.StartedAt) {
+		starting := status.Started != nil && !*status.Started // its startup probe still has time
+		if running := status.State.Running; running != nil && !status.Ready && !starting && since.Before(&running.StartedAt) {
 			since, container = running.StartedAt, status.Name
 		}
 	}
 	if container == "" {
 		return Trouble{}
 	}
-	if left := startTime - now.Sub(since.Time); left > 0 {
+	spec, left := build.Spec.Deployment, startTime-now.Sub(since.Time)
+	if spec.ReadinessProbe != nil {
+		left += time.Duration(spec.ReadinessProbe.InitialDelaySeconds) * time.Second
+	}
+	if left > 0 {
 		return Trouble{Recheck: left}
 	}
-	spec := build.Spec.Deployment
 	advice := "its readiness probe fails; correct the program or the probe."
 	if port, ok := spec.FirstTCPPort(); ok && spec.ReadinessProbe == nil && spec.Template == nil {
 		advice = fmt.Sprintf("nothing answers on the first TCP port of spec.deployment.ports; have the program listen on %d at all addresses, or set spec.deployment.readinessProbe.", port.ContainerPort)
@@ -237,8 +250,8 @@ func (t Trouble) Known(build *v1alpha1.Build) bool {
 		return true // it is not shown
 	case t.Certain && said.Status != metav1.ConditionFalse:
 		return false
-	case before != nil && before.Step != v1alpha1.StepDeploy:
-		return true // nor is it beside the failure of a run
+	case before != nil && before.Step != v1alpha1.StepDeploy, build.Status.Rollback != nil && said.Status == metav1.ConditionFalse:
+		return true // nor is it beside the failure of a run, or of the rollout that was taken back
 	case before == nil || !strings.Contains(before.Message, t.Failure.Message):
 		return false
 	}

@@ -217,7 +217,8 @@ func TestWhatKeepsAPodFromBecomingAvailable(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			build := &v1alpha1.Build{Spec: v1alpha1.BuildSpec{Deployment: ptr.To(ptr.Deref(c.spec, v1alpha1.Deployment{}))}}
 			if c.before != "" {
-				build.Status = v1alpha1.BuildStatus{DeployedImage: theImage, Conditions: []metav1.Condition{conditionBefore(c.before)}}
+				build.Status = statusBefore(c.before)
+				build.Status.DeployedRollout = "newest"
 			}
 			deployment := aDeployment(rollsOut)
 			if c.deployment != nil {
@@ -227,7 +228,11 @@ func TestWhatKeepsAPodFromBecomingAvailable(t *testing.T) {
 				c.now = 60
 			}
 			find := func() Trouble {
-				return FindTrouble(build, Application{Image: theImage, Deployment: deployment}, c.pods, c.events, at(c.now).Time)
+				app := Application{Image: theImage, Deployment: deployment}
+				if !MayBeInTrouble(build, app) {
+					return Trouble{}
+				}
+				return FindTrouble(build, app, c.pods, c.events, at(c.now).Time)
 			}
 			got := find()
 			c.want.check(t, got.Failure)

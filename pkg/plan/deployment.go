@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,10 @@ const AppContainer = "app"
 // every node has learned to send it no more connections.
 const drainSeconds = 5
 
+// unprobedSeconds is how long a container without a readiness probe has to run to count as available. It is ready as soon as it
+// runs, and one that ends after a moment would pass for a good one.
+const unprobedSeconds = 10
+
 // Deployment returns the fields of the Deployment that the Build says something about, and no others:
 // whatever else is on the live object belongs to other managers. image is by digest; live is the Deployment as it is, nil if there is
 // none. The Failure says why there can be none such.
@@ -57,6 +62,9 @@ func Deployment(build *v1alpha1.Build, image string, live *appsv1.Deployment) (*
 	} // else it was adopted, and a selector cannot be changed
 	if spec.Replicas != nil {
 		deploymentSpec.WithReplicas(*spec.Replicas)
+	}
+	if !hasReadinessProbe(build, template) {
+		deploymentSpec.WithMinReadySeconds(unprobedSeconds)
 	}
 	deployment := owned(build, appsv1ac.Deployment(build.Name, build.Namespace)).WithSpec(deploymentSpec)
 	applied := fingerprint(deployment)
@@ -110,6 +118,12 @@ func podTemplate(build *v1alpha1.Build, image string) (*corev1ac.PodTemplateSpec
 		template.WithAnnotations(map[string]string{v1alpha1.RedeployAnnotation: redeploy})
 	}
 	return template.WithAnnotations(map[string]string{v1alpha1.RolloutAnnotation: fingerprint(template)}), nil
+}
+
+func hasReadinessProbe(build *v1alpha1.Build, template *corev1ac.PodTemplateSpecApplyConfiguration) bool {
+	return slices.ContainsFunc(template.Spec.Containers, func(container corev1ac.ContainerApplyConfiguration) bool {
+		return *container.Name == appContainer(build) && container.ReadinessProbe != nil
+	})
 }
 
 // selectsByLabel says whether the Deployment has the selector that ours have.
@@ -191,10 +205,13 @@ func imageOf(status v1alpha1.BuildStatus, digest string) string {
 // withReplicas at the end of AppliedAnnotation says that the replicas were among what was applied.
 const withReplicas = "-replicas"
 
-// Handover returns what a second field manager has to apply before the replicas are left out for the first time; nil when
-// there is nothing to hand over. Without another owner the API server would set them back to 1.
-func Handover(build *v1alpha1.Build, live *appsv1.Deployment) *appsv1ac.DeploymentApplyConfiguration {
+// Handover returns what a second field manager has to apply before the replicas are left out for the first time, by this Build or
+// by the next of its name; nil when there is nothing to hand over. Without another owner the API server would set them back to 1.
+func Handover(build *v1alpha1.Build, image string, live *appsv1.Deployment) *appsv1ac.DeploymentApplyConfiguration {
 	if build.Spec.Deployment.Replicas != nil || live.Spec.Replicas == nil || !strings.HasSuffix(live.Annotations[v1alpha1.AppliedAnnotation], withReplicas) {
+		return nil
+	}
+	if _, failure := Deployment(build, image, live); failure != nil {
 		return nil
 	}
 	return appsv1ac.Deployment(build.Name, build.Namespace).WithUID(live.UID).
@@ -204,7 +221,7 @@ func Handover(build *v1alpha1.Build, live *appsv1.Deployment) *appsv1ac.Deployme
 // Service returns the Service of the Build as it should be.
 func Service(build *v1alpha1.Build) *corev1ac.ServiceApplyConfiguration {
 	spec := build.Spec.Deployment
-	serviceSpec := corev1ac.ServiceSpec().WithSelector(appLabels(build)).WithType(corev1.ServiceTypeClusterIP)
+	serviceSpec := corev1ac.ServiceSpec().WithSelector(appLabels(build))
 	if spec.Service.Type != "" {
 		serviceSpec.WithType(spec.Service.Type)
 	}

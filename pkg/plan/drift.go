@@ -5,8 +5,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"strings"
 )
 
 // Differs says whether the desired apply configuration has to be applied to the live object. Two
@@ -62,11 +64,13 @@ func tree(object any) map[string]any {
 
 // What server-side apply merges, and what it takes as a whole, of all that we write (the markers listType and mapType in k8s.io/api).
 var (
-	// mergedLists are lists whose entries have names of their own: others may add theirs.
-	mergedLists = map[string]bool{
-		"containers": true, "initContainers": true, "ephemeralContainers": true, "env": true, "ports": true, "volumeMounts": true,
-		"volumeDevices": true, "volumes": true, "imagePullSecrets": true, "hostAliases": true, "topologySpreadConstraints": true,
-		"resourceClaims": true, "claims": true, "schedulingGates": true, "evictionResponders": true, "ownerReferences": true,
+	// mergedLists are lists whose entries have names of their own, in these fields: others may add theirs.
+	mergedLists = map[string][]string{
+		"containers": {"name"}, "initContainers": {"name"}, "ephemeralContainers": {"name"}, "env": {"name"},
+		"ports": {"containerPort", "port", "protocol"}, "volumeMounts": {"mountPath"}, "volumeDevices": {"devicePath"},
+		"volumes": {"name"}, "imagePullSecrets": {"name"}, "hostAliases": {"ip"},
+		"topologySpreadConstraints": {"topologyKey", "whenUnsatisfiable"}, "resourceClaims": {"name"}, "claims": {"name"},
+		"schedulingGates": {"name"}, "evictionResponders": {"name"}, "ownerReferences": {"uid"},
 	}
 	// wholeMaps say something together: one key more says something else.
 	wholeMaps = map[string]bool{
@@ -90,13 +94,49 @@ func contains(key string, have, want any) bool {
 		return true
 	case []any:
 		have, _ := have.([]any)
-		if mergedLists[key] {
+		if mergedLists[key] != nil {
 			return !slices.ContainsFunc(want, func(entry any) bool { return !containsEntry(have, entry) })
 		}
 		return slices.EqualFunc(have, want, func(have, want any) bool { return contains("", have, want) })
 	default:
 		return reflect.DeepEqual(have, want)
 	}
+}
+
+// twice returns the path of an entry of a list that has the name of one before it. The API server takes such lists in, but not by
+// server-side apply. Empty when there is none.
+func twice(path, key string, value any) string {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, field := range slices.Sorted(maps.Keys(value)) {
+			if found := twice(strings.TrimPrefix(path+"."+field, "."), field, value[field]); found != "" {
+				return found
+			}
+		}
+	case []any:
+		seen := map[string]bool{}
+		for i, entry := range value {
+			below := fmt.Sprintf("%s[%d]", path, i)
+			if fields, ok := entry.(map[string]any); ok && mergedLists[key] != nil {
+				name := ""
+				for _, field := range mergedLists[key] {
+					part := fields[field]
+					if field == "protocol" && part == nil {
+						part = "TCP" // by default
+					}
+					name += fmt.Sprint(part) + "/"
+				}
+				if seen[name] {
+					return below
+				}
+				seen[name] = true
+			}
+			if found := twice(below, key, entry); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
 }
 
 func containsEntry(list []any, want any) bool {

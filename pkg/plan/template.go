@@ -49,6 +49,9 @@ func overridden(build *v1alpha1.Build, generated *corev1ac.PodTemplateSpecApplyC
 	if err != nil {
 		return nil, err
 	}
+	if entry := twice("", "", map[string]any(mergedTree)); entry != "" {
+		return nil, fmt.Errorf("%s has the name of another entry of its list", entry)
+	}
 	var merged corev1.PodTemplateSpec
 	if err := strictly(mergedTree, &merged); err != nil {
 		return nil, err

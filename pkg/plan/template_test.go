@@ -275,6 +275,8 @@ func TestATemplateIsRefused(t *testing.T) {
 		"text where an entry of a list belongs":        {withSpec(`{containers: [{name: app, env: [A]}]}`), "env"},
 		"nothing where an entry of a list belongs":     {withSpec(`{containers: [null]}`), "containers"},
 		"text where a quantity belongs":                {withSpec(`{containers: [{name: app, resources: {limits: {cpu: much}}}]}`), `spec.containers[0].resources.limits.cpu: "much"`},
+		"two env of one name":                          {withSpec(`{containers: [{name: x, image: x, env: [{name: A}, {name: A}]}]}`), "spec.containers[0].env[1] has the name of another"},
+		"two ports, one with its protocol":             {withSpec(`{containers: [{name: x, image: x, ports: [{containerPort: 1}, {containerPort: 1, protocol: TCP}]}]}`), "ports[1] has the name of another"},
 		"a container without a name":                   {withSpec(`{containers: [{image: x}]}`), "name"},
 		"containers whose names are maps":              {withSpec(`{containers: [{name: {}}, {name: {}}]}`), "name"},
 		"containers whose names are lists":             {withSpec(`{containers: [{name: []}, {name: []}]}`), "name"},

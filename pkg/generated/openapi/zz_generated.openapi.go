@@ -657,6 +657,13 @@ func schema_pkg_apis_build_v1alpha1_BuildStatus(ref common.ReferenceCallback) co
 							Format:      "",
 						},
 					},
+					"deployedRollout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "deployedRollout is the hash of what these pods were asked to be, which they carry in the annotation buildcontroller.dev/rollout.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 					"rollback": {
 						SchemaProps: spec.SchemaProps{
 							Description: "rollback says which rollout failed and what the Deployment returned to. It is there until other inputs or pods are asked for, or the annotation buildcontroller.dev/redeploy gets a new value; until then the image is not tried again.",
@@ -672,7 +679,7 @@ func schema_pkg_apis_build_v1alpha1_BuildStatus(ref common.ReferenceCallback) co
 					},
 					"replicas": {
 						SchemaProps: spec.SchemaProps{
-							Description: "replicas is the number of pods that the Deployment has, as of the last time that no rollout was under way.",
+							Description: "replicas is the number of pods that the Deployment had when it was last seen to be available.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},

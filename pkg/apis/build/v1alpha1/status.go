@@ -26,6 +26,10 @@ type BuildStatus struct {
 	// deployedImage is the image, by digest, whose pods were last seen to be available: what a rollout that fails returns to.
 	// +optional
 	DeployedImage string `json:"deployedImage,omitempty"`
+	// deployedRollout is the hash of what these pods were asked to be, which they carry in the annotation
+	// buildcontroller.dev/rollout.
+	// +optional
+	DeployedRollout string `json:"deployedRollout,omitempty"`
 	// rollback says which rollout failed and what the Deployment returned to. It is there until other inputs or pods are asked
 	// for, or the annotation buildcontroller.dev/redeploy gets a new value; until then the image is not tried again.
 	// +optional
@@ -34,7 +38,7 @@ type BuildStatus struct {
 	// the cluster.
 	// +optional
 	URL string `json:"url,omitempty"`
-	// replicas is the number of pods that the Deployment has, as of the last time that no rollout was under way.
+	// replicas is the number of pods that the Deployment had when it was last seen to be available.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 	// selector of these pods, for autoscalers.

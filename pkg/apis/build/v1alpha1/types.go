@@ -31,8 +31,8 @@ const (
 	AppliedAnnotation = GroupName + "/applied"
 	// RolloutAnnotation carries the hash of what the pods were asked to be on the pods of a Deployment.
 	RolloutAnnotation = GroupName + "/rollout"
-	// RedeployAnnotation on a Build rolls its image out once more whenever it gets a new value: all pods are replaced, and an
-	// image whose rollout failed gets another chance.
+	// RedeployAnnotation on a Build rolls its image out once more whenever it gets a new value, or is taken away: all pods are
+	// replaced, and an image whose rollout failed gets another chance.
 	RedeployAnnotation = GroupName + "/redeploy"
 	// OwnerAnnotation carries the UID of the Build on what outlives it, in the place of an owner reference.
 	OwnerAnnotation = GroupName + "/owner"

@@ -118,6 +118,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: deployedImage
       type:
         scalar: string
+    - name: deployedRollout
+      type:
+        scalar: string
     - name: failure
       type:
         namedType: com.github.buildcontroller.build-controller.pkg.apis.build.v1alpha1.Failure

@@ -26,13 +26,16 @@ type BuildStatusApplyConfiguration struct {
 	ShortDigest *string `json:"shortDigest,omitempty"`
 	// deployedImage is the image, by digest, whose pods were last seen to be available: what a rollout that fails returns to.
 	DeployedImage *string `json:"deployedImage,omitempty"`
+	// deployedRollout is the hash of what these pods were asked to be, which they carry in the annotation
+	// buildcontroller.dev/rollout.
+	DeployedRollout *string `json:"deployedRollout,omitempty"`
 	// rollback says which rollout failed and what the Deployment returned to. It is there until other inputs or pods are asked
 	// for, or the annotation buildcontroller.dev/redeploy gets a new value; until then the image is not tried again.
 	Rollback *RollbackApplyConfiguration `json:"rollback,omitempty"`
 	// url under which the application is reached: that of the ingress, else of the load balancer, else that of the Service inside
 	// the cluster.
 	URL *string `json:"url,omitempty"`
-	// replicas is the number of pods that the Deployment has, as of the last time that no rollout was under way.
+	// replicas is the number of pods that the Deployment had when it was last seen to be available.
 	Replicas *int32 `json:"replicas,omitempty"`
 	// selector of these pods, for autoscalers.
 	Selector *string `json:"selector,omitempty"`
@@ -100,6 +103,14 @@ func (b *BuildStatusApplyConfiguration) WithShortDigest(value string) *BuildStat
 // If called multiple times, the DeployedImage field is set to the value of the last call.
 func (b *BuildStatusApplyConfiguration) WithDeployedImage(value string) *BuildStatusApplyConfiguration {
 	b.DeployedImage = &value
+	return b
+}
+
+// WithDeployedRollout sets the DeployedRollout field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the DeployedRollout field is set to the value of the last call.
+func (b *BuildStatusApplyConfiguration) WithDeployedRollout(value string) *BuildStatusApplyConfiguration {
+	b.DeployedRollout = &value
 	return b
 }
 

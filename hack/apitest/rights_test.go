@@ -1,0 +1,145 @@
+//go:build apitest
+
+package apitest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// unasked are rights that are needed although no request here asks for them.
+var unasked = []string{
+	// The API server checks these beside an apply: of an object that is new, and of one with an owner reference.
+	"create deployments.apps", "create services", "create ingresses.networking.k8s.io", "update builds/finalizers.buildcontroller.dev",
+	// An API server that cannot stream its lists is asked for them.
+	"list deployments.apps", "list services", "list ingresses.networking.k8s.io", "list jobs.batch", "list pods", "list events",
+}
+
+// checkRights compares what the controllers of all tests have asked for, by the audit log, with the rights that artifacts/install.yaml
+// gives: nothing is to be denied, and no right to be there that nothing uses.
+func checkRights() error {
+	log, err := os.ReadFile(cluster.audit.path)
+	if err != nil {
+		return err
+	}
+	unused := map[string]bool{}
+	objects, err := manifests("install.yaml")
+	if err != nil {
+		return err
+	}
+	for _, rule := range rulesOf(objects) {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					unused[right(verb, resource, group)] = true
+				}
+			}
+		}
+	}
+	for _, right := range unasked {
+		delete(unused, right)
+	}
+	denied := map[string]bool{}
+	for line := range bytes.Lines(log) {
+		var r request
+		if json.Unmarshal(line, &r) != nil || !r.byController() {
+			continue
+		}
+		resource := r.ObjectRef.Resource
+		if r.ObjectRef.Subresource != "" {
+			resource += "/" + r.ObjectRef.Subresource
+		}
+		asked := right(r.Verb, resource, r.ObjectRef.Group)
+		delete(unused, asked)
+		if r.Annotations["authorization.k8s.io/decision"] == "forbid" {
+			denied[asked] = true
+		}
+	}
+	if len(unused)+len(denied) > 0 {
+		return fmt.Errorf("artifacts/install.yaml: no controller used the rights %q, and these were missing: %q",
+			slices.Sorted(maps.Keys(unused)), slices.Sorted(maps.Keys(denied)))
+	}
+	return nil
+}
+
+func right(verb, resource, group string) string {
+	return strings.TrimSuffix(verb+" "+resource+"."+group, ".")
+}
+
+// rulesOf returns the rules of all roles in there.
+func rulesOf(objects []unstructured.Unstructured) []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, object := range objects {
+		var role rbacv1.ClusterRole // a Role has the same rules
+		if strings.HasSuffix(object.GetKind(), "Role") && runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role) == nil {
+			rules = append(rules, role.Rules...)
+		}
+	}
+	return rules
+}
+
+func TestANamespacedInstallHasTheSameFeaturesWithARoleOnly(t *testing.T) {
+	s, other := newScene(t, usual), newScene(t, usual)
+	objects, err := manifests("namespaced.yaml", "my-team", s.ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	everywhere, err := manifests("install.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(rulesOf(objects), rulesOf(everywhere)) {
+		t.Errorf("the rules of namespaced.yaml are not those of install.yaml:\n%v\n%v", rulesOf(objects), rulesOf(everywhere))
+	}
+	var flags []string
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "ClusterRole", "ClusterRoleBinding":
+			t.Errorf("it has a %s", object.GetKind())
+		case "Deployment":
+			containers, _, err := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+			if err != nil {
+				t.Fatal(err)
+			}
+			args, _, err := unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+			if err != nil {
+				t.Fatal(err)
+			}
+			flags = slices.DeleteFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-health-address") })
+		}
+	}
+	account, err := applyRights(objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller := startController(t, startOptions{as: account, flags: append(flags, "-leader-elect", "-leader-elect-namespace="+s.ns)})
+	other.create(makeBuild("shop"))
+	s.create(makeBuild("shop", withAll))
+	s.untilReady("shop")
+	s.patch("shop", revision("v2"))
+	s.until("the second version runs", func() error { return errors.Join(s.ready("shop"), s.runs("shop", "v2")) })
+	s.delete("shop", metav1.DeletePropagationBackground)
+	s.until("all of it is gone", func() error {
+		return errors.Join(absent(s.build("shop") == nil, "the Build"), absent(s.deployment("shop") == nil, "the Deployment"))
+	})
+	if build := other.build("shop"); build.Status.Phase != "" || len(build.Finalizers) > 0 || len(other.jobsOf("shop")) > 0 {
+		t.Errorf("the Build of another namespace was touched: %+v", build.Status)
+	}
+	if said := controller.read(t); bytes.Contains(said, []byte("forbidden")) {
+		t.Errorf("something is forbidden: %s", lastLines(said, 20))
+	}
+	other.delete("shop", metav1.DeletePropagationBackground)
+}
