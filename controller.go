@@ -39,6 +39,7 @@ import (
 	"github.com/buildcontroller/build-controller/pkg/generated/clientset/versioned/scheme"
 	informers "github.com/buildcontroller/build-controller/pkg/generated/informers/externalversions/build/v1alpha1"
 	"github.com/buildcontroller/build-controller/pkg/observe"
+	"github.com/buildcontroller/build-controller/pkg/owned"
 	"github.com/buildcontroller/build-controller/pkg/plan"
 	"github.com/buildcontroller/build-controller/pkg/recorder"
 )
@@ -46,17 +47,12 @@ import (
 const (
 	// resync is how often every Build is looked at although nothing changed. It costs memory reads only.
 	resync = 10 * time.Minute
-	// retryObstacle is how long to wait before trying again what the API server refused. Nothing is watched
-	// that would tell of the cause's end.
-	retryObstacle = 30 * time.Second
 	// syncTimeout bounds the writes of one sync.
 	syncTimeout = time.Minute
 	// logTimeout, logLines and logBytes bound what is read of the end of a failed container's log.
 	logTimeout = 5 * time.Second
 	logLines   = 400
 	logBytes   = 256 << 10
-	// maxMessage bounds messages with the API server's words in them, in characters.
-	maxMessage = 1000
 )
 
 // Controller brings every Build to what its spec says. All its state is in the API server: it can
@@ -76,15 +72,12 @@ type Controller struct {
 	// What the controller makes, and what happens to it, comes through feeds.
 	jobs           *feed.Feed[*batchv1.Job]
 	pods           *feed.Feed[*corev1.Pod]
-	deployments    *feed.Feed[*appsv1.Deployment]
-	services       *feed.Feed[*corev1.Service]
-	ingresses      *feed.Feed[*networkingv1.Ingress]
 	appPods        *feed.Feed[*corev1.Pod]
+	deployments    *owned.Objects[*appsv1.Deployment, *appsv1ac.DeploymentApplyConfiguration]
+	services       *owned.Objects[*corev1.Service, *corev1ac.ServiceApplyConfiguration]
+	ingresses      *owned.Objects[*networkingv1.Ingress, *networkingv1ac.IngressApplyConfiguration]
 	mountFailures  *feed.Feed[*corev1.Event]
 	createFailures *feed.Feed[*corev1.Event]
-
-	// answers are what the API server made, by UID, of applies whose result is not what was asked for, because admission changes it.
-	answers sync.Map
 
 	// queue holds the names of Builds to look at: each once, and never given to two workers at a time.
 	queue  workqueue.TypedRateLimitingInterface[cache.ObjectName]
@@ -125,10 +118,21 @@ func NewController(ctx context.Context, kube kubernetes.Interface, client client
 	// A change of anything else is a reason to look at the Build it belongs to.
 	c.jobs = feed.Jobs(logger, kube, namespace, func(old, new *batchv1.Job) { c.enqueueOwner(either(old, new)) })
 	c.pods = feed.Pods(logger, kube, namespace, func(old, new *corev1.Pod) { c.enqueuePodsBuild(either(old, new)) })
-	// These three have the name of the Build.
-	c.deployments = feed.Deployments(logger, kube, namespace, func(old, new *appsv1.Deployment) { c.enqueue(either(old, new)) })
-	c.services = feed.Services(logger, kube, namespace, func(old, new *corev1.Service) { c.enqueue(either(old, new)) })
-	c.ingresses = feed.Ingresses(logger, kube, namespace, func(old, new *networkingv1.Ingress) { c.enqueue(either(old, new)) })
+	c.deployments = owned.New("Deployment",
+		feed.Deployments(logger, kube, namespace, func(old, new *appsv1.Deployment) { c.enqueue(either(old, new)) }),
+		func(namespace string) owned.Client[*appsv1.Deployment, *appsv1ac.DeploymentApplyConfiguration] {
+			return kube.AppsV1().Deployments(namespace)
+		})
+	c.services = owned.New("Service",
+		feed.Services(logger, kube, namespace, func(old, new *corev1.Service) { c.enqueue(either(old, new)) }),
+		func(namespace string) owned.Client[*corev1.Service, *corev1ac.ServiceApplyConfiguration] {
+			return kube.CoreV1().Services(namespace)
+		})
+	c.ingresses = owned.New("Ingress",
+		feed.Ingresses(logger, kube, namespace, func(old, new *networkingv1.Ingress) { c.enqueue(either(old, new)) }),
+		func(namespace string) owned.Client[*networkingv1.Ingress, *networkingv1ac.IngressApplyConfiguration] {
+			return kube.NetworkingV1().Ingresses(namespace)
+		})
 	c.appPods = feed.AppPods(logger, kube, namespace, func(old, new *corev1.Pod) { c.enqueuePodsBuild(either(old, new)) })
 	c.mountFailures = feed.MountFailures(logger, kube, namespace, func(_, new *corev1.Event) {
 		if new == nil {
@@ -268,7 +272,7 @@ func (c *Controller) sync(ctx context.Context, name cache.ObjectName) (time.Dura
 	case apierrors.IsConflict(failed):
 		return 0, failed
 	case failed != nil: // what became of the run is worth a report all the same
-		obstacle = unexpected(failed)
+		obstacle = owned.Unexpected(failed)
 	default:
 		app.Trouble = c.trouble(ctx, build, app, obstacle == nil)
 	}
@@ -383,11 +387,11 @@ func (c *Controller) start(ctx context.Context, build *v1alpha1.Build, hash stri
 		// Our own earlier write that the watch has not shown yet, or an object of somebody else.
 		job, err = jobs.Get(ctx, plan.JobName(build, hash, attempt), metav1.GetOptions{})
 		if err == nil && !metav1.IsControlledBy(job, build) {
-			return nil, foreign(build, "Job", job, v1alpha1.StepSchedule), nil
+			return nil, owned.Foreign(build, "Job", job, v1alpha1.StepSchedule), nil
 		}
 	}
-	if rejected(err) {
-		return nil, rejection("Job", v1alpha1.StepSchedule, err), nil
+	if owned.Refused(err) {
+		return nil, owned.Rejection("Job", v1alpha1.StepSchedule, err), nil
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("creating Job %s: %w", plan.JobName(build, hash, attempt), err)
@@ -438,8 +442,8 @@ func (c *Controller) remove(ctx context.Context, jobs []*batchv1.Job, propagatio
 			continue
 		}
 		klog.FromContext(ctx).Info("Deleting a Job", "job", klog.KObj(job))
-		err := c.kube.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, onlyThis(job, propagation))
-		if err != nil && !gone(err) {
+		err := c.kube.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, owned.OnlyThis(job, propagation))
+		if err != nil && !owned.Gone(err) {
 			return fmt.Errorf("deleting Job %s: %w", job.Name, err)
 		}
 	}
@@ -449,36 +453,33 @@ func (c *Controller) remove(ctx context.Context, jobs []*batchv1.Job, propagatio
 // deploy brings Deployment, Service and Ingress to what the spec says, and returns them as they are then. In the status it forgets a
 // rollout that failed once that is not to be held against the image any more.
 func (c *Controller) deploy(ctx context.Context, build *v1alpha1.Build, status *v1alpha1.BuildStatus) (app observe.Application, obstacle *v1alpha1.Failure, err error) {
-	deployments, services := c.kube.AppsV1().Deployments(build.Namespace), c.kube.CoreV1().Services(build.Namespace)
-	ingresses := c.kube.NetworkingV1().Ingresses(build.Namespace)
 	spec := build.Spec.Deployment
 	if spec == nil || spec.Ingress == nil {
-		if err := removeOwned(ctx, build, c.ingresses, ingresses); err != nil {
-			return app, nil, err
-		}
+		err = c.ingresses.Remove(ctx, build)
 	}
-	if spec == nil || spec.Service == nil {
-		if err := removeOwned(ctx, build, c.services, services); err != nil {
-			return app, nil, err
-		}
+	if err == nil && (spec == nil || spec.Service == nil) {
+		err = c.services.Remove(ctx, build)
 	}
-	if spec == nil {
-		return app, nil, removeOwned(ctx, build, c.deployments, deployments)
+	if err == nil && spec == nil {
+		err = c.deployments.Remove(ctx, build)
+	}
+	if err != nil || spec == nil {
+		return app, nil, err
 	}
 
-	app.Service, app.Ingress = ownedBy(build, c.services), ownedBy(build, c.ingresses)
+	app.Service, app.Ingress = c.services.Of(build), c.ingresses.Of(build)
 	app.Image, status.Rollback, obstacle = plan.Target(build, *status)
 	if obstacle != nil || app.Image == "" {
 		return app, obstacle, nil
 	}
-	if live, exists := c.deployments.Get(nameOf(build)); exists && mayApply(build, live) {
+	if live, exists := c.deployments.Get(cache.NewObjectName(build.Namespace, build.Name)); exists && owned.MayApply(build, live) {
 		if handover := plan.Handover(build, app.Image, live); handover != nil {
-			if _, err := deployments.Apply(ctx, handover, metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy + "-replicas", Force: true}); err != nil {
+			if _, err := c.kube.AppsV1().Deployments(build.Namespace).Apply(ctx, handover, metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy + "-replicas", Force: true}); err != nil {
 				return app, nil, fmt.Errorf("handing the replicas over: %w", err)
 			}
 		}
 	}
-	app.Deployment, obstacle, err = applyOwned(ctx, build, "Deployment", &c.answers, c.deployments, deployments, func(live *appsv1.Deployment) (*appsv1ac.DeploymentApplyConfiguration, *v1alpha1.Failure) {
+	app.Deployment, obstacle, err = c.deployments.Apply(ctx, build, func(live *appsv1.Deployment) (*appsv1ac.DeploymentApplyConfiguration, *v1alpha1.Failure) {
 		return plan.Deployment(build, app.Image, live)
 	})
 	if err != nil || obstacle != nil || app.Deployment == nil {
@@ -487,12 +488,12 @@ func (c *Controller) deploy(ctx context.Context, build *v1alpha1.Build, status *
 	// A Service that is adopted finds the pods by our label, which they all have when the Deployment that was adopted is rolled out.
 	mayMove := !spec.Adopt || status.DeployedImage != "" || observe.RolledOut(app.Deployment)
 	if spec.Service != nil && (mayMove || app.Service != nil) {
-		app.Service, obstacle, err = applyOwned(ctx, build, "Service", &c.answers, c.services, services, func(*corev1.Service) (*corev1ac.ServiceApplyConfiguration, *v1alpha1.Failure) {
+		app.Service, obstacle, err = c.services.Apply(ctx, build, func(*corev1.Service) (*corev1ac.ServiceApplyConfiguration, *v1alpha1.Failure) {
 			return plan.Service(build), nil
 		})
 	}
 	if err == nil && obstacle == nil && spec.Ingress != nil && (mayMove || app.Ingress != nil) {
-		app.Ingress, obstacle, err = applyOwned(ctx, build, "Ingress", &c.answers, c.ingresses, ingresses, func(*networkingv1.Ingress) (*networkingv1ac.IngressApplyConfiguration, *v1alpha1.Failure) {
+		app.Ingress, obstacle, err = c.ingresses.Apply(ctx, build, func(*networkingv1.Ingress) (*networkingv1ac.IngressApplyConfiguration, *v1alpha1.Failure) {
 			return plan.Ingress(build), nil
 		})
 	}
@@ -555,11 +556,7 @@ func (c *Controller) finalize(ctx context.Context, build *v1alpha1.Build, jobs [
 	if len(running) > 0 || slices.ContainsFunc(pods, observe.Active) {
 		return nil // their end is an event that brings us back
 	}
-	err := errors.Join(
-		release(ctx, build, c.ingresses, c.kube.NetworkingV1().Ingresses(build.Namespace)),
-		release(ctx, build, c.services, c.kube.CoreV1().Services(build.Namespace)),
-		release(ctx, build, c.deployments, c.kube.AppsV1().Deployments(build.Namespace)),
-	)
+	err := errors.Join(c.ingresses.Release(ctx, build), c.services.Release(ctx, build), c.deployments.Release(ctx, build))
 	if err != nil {
 		return err
 	}
@@ -626,201 +623,11 @@ func onWatchError(ctx context.Context, reflector *cache.Reflector, err error) {
 	cache.DefaultWatchErrorHandler(ctx, reflector, err)
 }
 
-// mustNotExist as the resourceVersion of an apply makes it fail with a conflict when the object exists: no object
-// ever has this version, and the API server ignores the field when it creates one. So nothing of anyone else is
-// ever taken over, without asking first.
-const mustNotExist = "1"
-
-// owned is the part of a typed client that the objects of a Build are handled with.
-type owned[T any, D any] interface {
-	Apply(context.Context, D, metav1.ApplyOptions) (T, error)
-	Get(context.Context, string, metav1.GetOptions) (T, error)
-	Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (T, error)
-	Delete(context.Context, string, metav1.DeleteOptions) error
-}
-
-// desired is an apply configuration that can carry preconditions.
-type desired[D any] interface {
-	WithUID(types.UID) D
-	WithResourceVersion(string) D
-}
-
-// applyOwned brings the object with the name of the Build to what is wanted of it as it is, nil if there is none, and returns it as it
-// is then. It writes only if that makes a difference, and never to an object that neither belongs to the Build nor is to be
-// adopted. Without an object it returns nil.
-func applyOwned[T feed.Object, D desired[D]](ctx context.Context, build *v1alpha1.Build, kind string, answers *sync.Map, known *feed.Feed[T], client owned[T, D], want func(live T) (D, *v1alpha1.Failure)) (T, *v1alpha1.Failure, error) {
-	var none T
-	live, exists := known.Get(nameOf(build))
-	switch {
-	case !exists:
-		live = none
-	case !mayApply(build, live):
-		return none, foreign(build, kind, live, v1alpha1.StepDeploy), nil
-	case live.GetDeletionTimestamp() != nil:
-		return none, nil, nil // its end is an event that brings us back
-	}
-	wanted, obstacle := want(live)
-	switch {
-	case obstacle != nil:
-		return none, obstacle, nil
-	case exists && (!plan.Differs(wanted, live) || answered(answers, wanted, live)):
-		return live, nil, nil
-	case exists:
-		wanted.WithUID(live.GetUID())
-	default:
-		wanted.WithResourceVersion(mustNotExist)
-	}
-	options := metav1.ApplyOptions{FieldManager: v1alpha1.ManagedBy, Force: true}
-	applied, err := client.Apply(ctx, wanted, options)
-	if !exists && apierrors.IsConflict(err) {
-		// Somebody else's, or our own without the label that we watch by.
-		live, err = client.Get(ctx, build.Name, metav1.GetOptions{})
-		if err == nil && !mayApply(build, live) {
-			return none, foreign(build, kind, live, v1alpha1.StepDeploy), nil
-		}
-		if err == nil {
-			wanted, obstacle = want(live)
-			if obstacle != nil {
-				return none, obstacle, nil
-			}
-			applied, err = client.Apply(ctx, wanted.WithUID(live.GetUID()).WithResourceVersion(live.GetResourceVersion()), options)
-		}
-	}
-	if rejected(err) {
-		return none, rejection(kind, v1alpha1.StepDeploy, err), nil
-	}
-	if err != nil {
-		return none, nil, fmt.Errorf("applying the %s: %w", kind, err)
-	}
-	if exists && plan.Differs(wanted, applied) { // a new object would differ by its preconditions
-		answers.Store(applied.GetUID(), plan.Answer(wanted, applied))
-	} else {
-		answers.Delete(applied.GetUID())
-	}
-	klog.FromContext(ctx).Info("Applied", "kind", kind)
-	known.Wrote(applied)
-	return applied, nil, nil
-}
-
-// answered says whether the object is what the API server made of the same wish before. To ask again, at every sync, would change
-// nothing.
-func answered(answers *sync.Map, wanted any, live metav1.Object) bool {
-	before, ok := answers.Load(live.GetUID())
-	return ok && before == plan.Answer(wanted, live)
-}
-
-// mayApply says whether the object is the Build's, or free and to be adopted.
-func mayApply(build *v1alpha1.Build, object metav1.Object) bool {
-	return plan.Owns(build, object) || build.Spec.Deployment.Adopt && metav1.GetControllerOfNoCopy(object) == nil
-}
-
-// ownedBy returns the object with the name of the Build if it belongs to it, else nil.
-func ownedBy[T feed.Object](build *v1alpha1.Build, known *feed.Feed[T]) (none T) {
-	if live, exists := known.Get(nameOf(build)); exists && plan.Owns(build, live) {
-		return live
-	}
-	return none
-}
-
-// removeOwned deletes the object with the name of the Build if it belongs to it.
-func removeOwned[T feed.Object, D any](ctx context.Context, build *v1alpha1.Build, known *feed.Feed[T], client owned[T, D]) error {
-	live, exists := known.Get(nameOf(build))
-	if !exists || live.GetDeletionTimestamp() != nil || !plan.Owns(build, live) {
-		return nil
-	}
-	if err := client.Delete(ctx, build.Name, onlyThis(live, metav1.DeletePropagationBackground)); err != nil && !gone(err) {
-		return fmt.Errorf("deleting %T: %w", live, err)
-	}
-	return nil
-}
-
-// release leaves the object of a Build that goes as deletionPolicy says: it does what applying did not come to, if the policy
-// was changed just before.
-func release[T feed.Object, D any](ctx context.Context, build *v1alpha1.Build, known *feed.Feed[T], client owned[T, D]) error {
-	live, exists := known.Get(nameOf(build))
-	controlled := exists && metav1.IsControlledBy(live, build)
-	if !plan.Retains(build) {
-		if controlled {
-			return nil // garbage collection takes it
-		}
-		return removeOwned(ctx, build, known, client)
-	}
-	if !controlled || live.GetDeletionTimestamp() != nil {
-		return nil
-	}
-	owners := slices.DeleteFunc(slices.Clone(live.GetOwnerReferences()), func(owner metav1.OwnerReference) bool { return owner.UID == build.UID })
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"ownerReferences": owners, "uid": live.GetUID(), "resourceVersion": live.GetResourceVersion(),
-	}})
-	if err != nil {
-		return err
-	}
-	released, err := client.Patch(ctx, build.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: v1alpha1.ManagedBy})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("releasing %T: %w", live, err)
-	}
-	known.Wrote(released)
-	return nil
-}
-
-// onlyThis deletes obj and no namesake that came after it.
-func onlyThis(obj metav1.Object, propagation metav1.DeletionPropagation) metav1.DeleteOptions {
-	return metav1.DeleteOptions{
-		Preconditions:     metav1.NewUIDPreconditions(string(obj.GetUID())),
-		PropagationPolicy: &propagation,
-	}
-}
-
-// gone says whether a delete failed because the object is not there any more: none, or another of its name.
-func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsConflict(err) }
-
-// rejected says whether the API server refuses what the Build asks for, so that trying again at once is no use.
-func rejected(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
-}
-
-func rejection(kind string, step v1alpha1.Step, err error) *v1alpha1.Failure {
-	return &v1alpha1.Failure{
-		Step: step, Reason: v1alpha1.FailureRejected,
-		Message: observe.Squash(fmt.Sprintf("The API server refuses the %s: %v. It is tried again every %s.", kind, err, retryObstacle), maxMessage),
-	}
-}
-
-// unexpected is the obstacle of an error that nobody has foreseen, one of a webhook for example.
-func unexpected(err error) *v1alpha1.Failure {
-	return &v1alpha1.Failure{
-		Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureRejected,
-		Message: observe.Squash(fmt.Sprintf("Deploying failed: %v. It is tried again.", err), maxMessage),
-	}
-}
-
-// foreign is the obstacle of an object that belongs to someone else. One of an earlier Build of the same name is none: there
-// can be only one such Build, so garbage collection is about to delete it, and its end is an event that brings us back.
-func foreign(build *v1alpha1.Build, kind string, obj metav1.Object, step v1alpha1.Step) *v1alpha1.Failure {
-	owner, advice := "nobody", "Delete it"
-	if step == v1alpha1.StepDeploy {
-		advice = "Delete it, have it taken over with spec.deployment.adopt"
-	}
-	if controller := metav1.GetControllerOfNoCopy(obj); controller != nil {
-		if controller.Kind == v1alpha1.BuildKind.Kind && controller.Name == build.Name {
-			return nil
-		}
-		owner, advice = controller.Kind+" "+controller.Name, "Delete it"
-	}
-	return &v1alpha1.Failure{
-		Step: step, Reason: v1alpha1.FailureResourceExists,
-		Message: fmt.Sprintf("%s %q exists and does not belong to this Build (its controller is %s), so it is left alone. %s, or give the Build another name.", kind, obj.GetName(), owner, advice),
-	}
-}
-
 // recheck is the soonest time at which something is worth another look.
 func recheck(step plan.Step, runs []observe.Run, outcome observe.Outcome) time.Duration {
 	times := []time.Duration{step.After, outcome.App.Trouble.Recheck}
 	if outcome.Obstacle != nil {
-		times = append(times, retryObstacle)
+		times = append(times, owned.RetryAfter)
 	}
 	for _, run := range runs {
 		times = append(times, run.Recheck)
@@ -836,10 +643,6 @@ func recheck(step plan.Step, runs []observe.Run, outcome observe.Outcome) time.D
 func ofRun(pod *corev1.Pod, build *v1alpha1.Build) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	return owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.Name, build.Name+"-")
-}
-
-func nameOf(build *v1alpha1.Build) cache.ObjectName {
-	return cache.NewObjectName(build.Namespace, build.Name)
 }
 
 func involved(event *corev1.Event) cache.ObjectName {

@@ -9,15 +9,20 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 )
 
 // unasked are rights that are needed although no request here asks for them.
@@ -142,4 +147,39 @@ func TestANamespacedInstallHasTheSameFeaturesWithARoleOnly(t *testing.T) {
 		t.Errorf("something is forbidden: %s", lastLines(said, 20))
 	}
 	other.delete("shop", metav1.DeletePropagationBackground)
+}
+
+func TestTheClustersRolesCoverBuilds(t *testing.T) {
+	s := newScene(t, usual)
+	if _, err := kubectl("", "apply", "--server-side", "-f", filepath.Join(repository, "artifacts", "roles.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	for role, may := range map[string]map[string]bool{
+		"view":  {"get builds": true, "watch builds": true, "get builds/scale": true, "create builds": false, "patch builds/scale": false, "update builds/status": false},
+		"edit":  {"get builds": true, "create builds": true, "patch builds/scale": true, "deletecollection builds": true, "update builds/status": false},
+		"admin": {"get builds": true, "create builds": true, "update builds/status": false},
+	} {
+		user := "user-of-" + role
+		if _, err := kubectl("", "create", "rolebinding", user, "--namespace", s.ns, "--clusterrole="+role, "--user="+user); err != nil {
+			t.Fatal(err)
+		}
+		for right, want := range may {
+			verb, resource, _ := strings.Cut(right, " ")
+			resource, subresource, _ := strings.Cut(resource, "/")
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Namespace: s.ns, Verb: verb, Group: v1alpha1.GroupName, Resource: resource, Subresource: subresource,
+				},
+			}}
+			s.until(fmt.Sprintf("the role %s allows %q: %v", role, right, want), func() error {
+				answer, err := cluster.kube.AuthorizationV1().SubjectAccessReviews().Create(s.ctx, review, metav1.CreateOptions{})
+				if err == nil && answer.Status.Allowed != want {
+					// The controller that adds roles up may not have come to it yet, and nothing in the namespace tells when it has.
+					time.AfterFunc(100*time.Millisecond, s.notify)
+					err = errors.New(answer.Status.Reason)
+				}
+				return err
+			})
+		}
+	}
 }
