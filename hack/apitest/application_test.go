@@ -308,7 +308,7 @@ func TestATemplateThatCannotBeIsSaid(t *testing.T) {
 		`{"containers": [{"name": "app", "image": "other:1"}]}`:   `leave its image out`,
 		`{"containers": [{"image": "registry.example.com/x:1"}]}`: `name`,
 		// Taken in by the API server, but not by server-side apply.
-		`{"containers": [{"name": "x", "image": "x:1", "env": [{"name": "A"}, {"name": "A"}]}]}`: `spec.containers[1].env[1]`,
+		`{"containers": [{"name": "x", "image": "x:1", "env": [{"name": "A"}, {"name": "A"}]}]}`: `env[1] has the name of another`,
 	} {
 		s.patch("shop", object{"spec": object{"deployment": object{"template": object{"spec": &runtime.RawExtension{Raw: []byte(template)}}}}})
 		s.until("it is said", func() error {
