@@ -50,7 +50,7 @@ func noReplicas(spec *v1alpha1.BuildSpec) { spec.Deployment.Replicas = nil }
 func withAll(spec *v1alpha1.BuildSpec) {
 	withEnv(spec)
 	spec.Image.SecretName = "regcred"
-	spec.Deployment.Service.Type = corev1.ServiceTypeNodePort
+	spec.Deployment.Service.Type = corev1.ServiceTypeClusterIP
 	spec.Deployment.Service.Annotations = map[string]string{"example.com/balancer": "internal"}
 	spec.Deployment.Ingress = &v1alpha1.Ingress{
 		Host: "shop.example.com", ClassName: "nginx", TLSSecretName: "shop-tls", Annotations: map[string]string{"example.com/issuer": "corp"},
