@@ -207,12 +207,20 @@ func deployed(build *v1alpha1.Build, status *v1alpha1.BuildStatus, outcome Outco
 			if pinned {
 				condition.Message = "The Deployment runs " + app.Image + ", as spec.deployment.rollback asks."
 			}
-		case condition.Status == metav1.ConditionFalse && stage != short && app.Image == status.Image && !pinned &&
-			build.Spec.Deployment.OnFailure != v1alpha1.OnFailureKeep:
-			if to := status.DeployedImage; to != "" && to != app.Image {
-				status.Rollback = &v1alpha1.Rollback{From: app.Image, To: to, Rollout: rolloutOf(app.Deployment), Failure: *failure}
-			} else {
+		case condition.Status == metav1.ConditionFalse && stage != short:
+			to := status.DeployedImage
+			switch {
+			case pinned:
+				condition.Message += " spec.deployment.rollback keeps the Deployment at this image; take it away, or name another."
+			case build.Spec.Deployment.OnFailure == v1alpha1.OnFailureKeep:
+				condition.Message += " It stays, as spec.deployment.onFailure asks."
+			case app.Image != status.Image: // it was returned to
+			case to == "":
 				condition.Message += " No other image was available before that it could return to."
+			case to == app.Image:
+				condition.Message += " The image is the one that was available before, so there is none to return to; the pods of before keep serving."
+			default:
+				status.Rollback = &v1alpha1.Rollback{From: app.Image, To: to, Rollout: rolloutOf(app.Deployment), Failure: *failure}
 			}
 		}
 		if back := status.Rollback; back != nil && back.To == app.Image && !pinned {

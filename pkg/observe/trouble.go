@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 )
@@ -84,9 +85,13 @@ func FindTrouble(build *v1alpha1.Build, app Application, pods []*corev1.Pod, eve
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { // so that the same one is named every time
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	rules := []func(*corev1.Pod) Trouble{crashes, func(pod *corev1.Pod) Trouble { return notStarted(build, pod, events) }}
-	if !well || stageOf(app, build.Status) == unmoved { // one after the other gets ready, and takes its time
-		rules = append(rules, func(pod *corev1.Pod) Trouble { return notReady(build, pod, now) })
+	rules := []func(*corev1.Pod) Trouble{func(pod *corev1.Pod) Trouble { return crashes(build, pod) }, func(pod *corev1.Pod) Trouble { return notStarted(build, pod, events) }}
+	late := stageOf(app, build.Status) == unmoved
+	if late {
+		now = now.Add(24 * time.Hour) // the deadline was time enough
+	}
+	if late || !well { // else one after the other gets ready, and takes its time
+		rules = append(rules, func(pod *corev1.Pod) Trouble { return notReady(app, pod, now) })
 	}
 	for _, rule := range rules {
 		for _, pod := range pods {
@@ -105,7 +110,7 @@ func FindTrouble(build *v1alpha1.Build, app Application, pods []*corev1.Pod, eve
 }
 
 // crashes: a container has ended and was started again. That it runs for a moment in between changes nothing.
-func crashes(pod *corev1.Pod) Trouble {
+func crashes(build *v1alpha1.Build, pod *corev1.Pod) Trouble {
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		end := status.State.Terminated
 		if end == nil {
@@ -129,7 +134,11 @@ func crashes(pod *corev1.Pod) Trouble {
 		case code == 0:
 			failure.Message = of + " ends again and again, without an error; what a Deployment runs must not end."
 		default:
-			failure.Message = fmt.Sprintf("%s ends again and again, with exit code %d; correct the program, or what spec.deployment gives it. status.failure.logTail has its last lines.", of, code)
+			advice := "correct the program, or what spec.deployment gives it"
+			if status.Name != cmp.Or(build.Spec.Deployment.ContainerName, v1alpha1.AppContainer) {
+				advice = "correct spec.deployment.template, or what put it into the pod"
+			}
+			failure.Message = fmt.Sprintf("%s ends again and again, with exit code %d; %s. status.failure.logTail has its last lines.", of, code, advice)
 		}
 		return Trouble{
 			Failure: failure, Certain: ends >= certainEnds,
@@ -181,7 +190,7 @@ func notStarted(build *v1alpha1.Build, pod *corev1.Pod, events []*corev1.Event) 
 }
 
 // notReady: the program runs and has had its time, but its probe fails.
-func notReady(build *v1alpha1.Build, pod *corev1.Pod, now time.Time) Trouble {
+func notReady(app Application, pod *corev1.Pod, now time.Time) Trouble {
 	if pod.Status.Phase != corev1.PodRunning {
 		return Trouble{}
 	}
@@ -195,16 +204,21 @@ func notReady(build *v1alpha1.Build, pod *corev1.Pod, now time.Time) Trouble {
 	if container == "" {
 		return Trouble{}
 	}
-	spec, left := build.Spec.Deployment, startTime-now.Sub(since.Time)
-	if spec.ReadinessProbe != nil {
-		left += time.Duration(spec.ReadinessProbe.InitialDelaySeconds) * time.Second
+	left, advice := startTime-now.Sub(since.Time), "its readiness probe fails; correct the program or the probe."
+	for _, c := range app.Deployment.Spec.Template.Spec.Containers {
+		if c.Name != container || c.ReadinessProbe == nil {
+			continue
+		}
+		left += time.Duration(c.ReadinessProbe.InitialDelaySeconds) * time.Second
+		switch probe := c.ReadinessProbe; {
+		case probe.TCPSocket != nil:
+			advice = fmt.Sprintf("nothing answers on the port %s; have the program listen there, at all addresses, or correct the port or the readiness probe.", numbered(c, probe.TCPSocket.Port))
+		case probe.HTTPGet != nil:
+			advice = fmt.Sprintf("its readiness probe fails, GET %s on the port %s; correct the program or the probe.", cmp.Or(probe.HTTPGet.Path, "/"), numbered(c, probe.HTTPGet.Port))
+		}
 	}
 	if left > 0 {
 		return Trouble{Recheck: left}
-	}
-	advice := "its readiness probe fails; correct the program or the probe."
-	if port, ok := spec.FirstTCPPort(); ok && spec.ReadinessProbe == nil && spec.Template == nil {
-		advice = fmt.Sprintf("nothing answers on the first TCP port of spec.deployment.ports; have the program listen on %d at all addresses, or set spec.deployment.readinessProbe.", port.ContainerPort)
 	}
 	return Trouble{
 		Failure: &v1alpha1.Failure{
@@ -213,6 +227,16 @@ func notReady(build *v1alpha1.Build, pod *corev1.Pod, now time.Time) Trouble {
 		},
 		Pod: pod.Name, Container: container,
 	}
+}
+
+// numbered is a port by its name and number, if it has both.
+func numbered(container corev1.Container, port intstr.IntOrString) string {
+	for _, known := range container.Ports {
+		if port.Type == intstr.String && known.Name == port.StrVal {
+			return fmt.Sprintf("%s (%d)", known.Name, known.ContainerPort)
+		}
+	}
+	return port.String()
 }
 
 // notCreated: the API server refuses the pods; the Deployment says so while it lasts.

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
@@ -67,6 +68,16 @@ func rollsOut(d *appsv1.Deployment) {
 	d.Status.Conditions[1].Reason, d.Status.UpdatedReplicas = "ReplicaSetUpdated", 1
 }
 
+// probedBy is a Deployment that rolls out, whose container app is probed like this.
+func probedBy(handler corev1.ProbeHandler) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) {
+		rollsOut(d)
+		d.Spec.Template.Spec.Containers = []corev1.Container{{
+			Name: "app", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}}, ReadinessProbe: &corev1.Probe{ProbeHandler: handler},
+		}}
+	}
+}
+
 func refuses(message string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) {
 		d.Status.Conditions = append(d.Status.Conditions, appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Message: message})
@@ -83,15 +94,12 @@ func TestWhatKeepsAPodFromBecomingAvailable(t *testing.T) {
 	const deploy, crash = v1alpha1.StepDeploy, v1alpha1.FailureCrashLoopBackOff
 	app := func(p *corev1.Pod) *corev1.ContainerStatus { return &p.Status.ContainerStatuses[0] }
 	ready := podIs(corev1.PodReady, corev1.ConditionTrue, "", "")
-	ports := func(ports ...v1alpha1.Port) *v1alpha1.Deployment { return &v1alpha1.Deployment{Ports: ports} }
-	http := v1alpha1.Port{Name: "http", ContainerPort: 8080}
 	exited1 := crashing(2, 1, "Error", "")
 	const longName = "registry.example.com/platform/frontend/shop@" + theDigest
 	for sentence, c := range map[string]struct {
 		pods       []*corev1.Pod
 		events     []*corev1.Event
 		deployment func(*appsv1.Deployment)
-		spec       *v1alpha1.Deployment
 		before     string // the reason of the condition Deployed, of the same spec and image; "": there was no rollout
 		now        int    // 0: 60
 		want       want
@@ -176,11 +184,22 @@ func TestWhatKeepsAPodFromBecomingAvailable(t *testing.T) {
 		"a pod that has just been made is fine":         {pods: []*corev1.Pod{appPod(pending(waitsFor("ContainerCreating", "")))}},
 		"a pod that waits for a readiness gate is fine": {pods: []*corev1.Pod{appPod(func(p *corev1.Pod) { app(p).Ready = true }, podIs(corev1.PodReady, corev1.ConditionFalse, "ReadinessGatesNotReady", ""))}},
 
-		"a program that has just been started has time":    {pods: []*corev1.Pod{appPod()}, now: 1, recheck: 20 * time.Second},
-		"a program that was started a while ago has less":  {pods: []*corev1.Pod{appPod()}, now: 20, recheck: time.Second},
-		"a program that does not listen is told its port":  {pods: []*corev1.Pod{appPod()}, now: 21, spec: ports(v1alpha1.Port{Name: "dns", ContainerPort: 53, Protocol: corev1.ProtocolUDP}, http), want: want{deploy, v1alpha1.FailureNotReady, 0, []string{"listen on 8080 at all addresses"}, nil}, container: "app", current: true},
-		"a program whose probe fails is told so":           {pods: []*corev1.Pod{appPod()}, spec: &v1alpha1.Deployment{Ports: []v1alpha1.Port{http}, ReadinessProbe: &corev1.Probe{}}, want: want{deploy, v1alpha1.FailureNotReady, 0, []string{"its readiness probe fails"}, nil}, container: "app", current: true},
-		"a program with a template may have another probe": {pods: []*corev1.Pod{appPod()}, spec: &v1alpha1.Deployment{Ports: []v1alpha1.Port{http}, Template: &v1alpha1.PodTemplate{}}, want: want{deploy, v1alpha1.FailureNotReady, 0, []string{"its readiness probe fails"}, nil}, container: "app", current: true},
+		"a program that has just been started has time":   {pods: []*corev1.Pod{appPod()}, now: 1, recheck: 20 * time.Second},
+		"a program that was started a while ago has less": {pods: []*corev1.Pod{appPod()}, now: 20, recheck: time.Second},
+		"a program that does not listen is told its port": {pods: []*corev1.Pod{appPod()}, now: 21, deployment: probedBy(corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromString("http")}}),
+			want: want{deploy, v1alpha1.FailureNotReady, 0, []string{"nothing answers on the port http (8080)", "at all addresses"}, nil}, container: "app", current: true},
+		"a program that answers its probe badly is told what is asked": {pods: []*corev1.Pod{appPod()}, now: 21, deployment: probedBy(corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(9)}}),
+			want: want{deploy, v1alpha1.FailureNotReady, 0, []string{"GET /ready on the port 9"}, nil}, container: "app", current: true},
+		"a program whose probe fails is told so": {pods: []*corev1.Pod{appPod()}, now: 21, deployment: probedBy(corev1.ProbeHandler{Exec: &corev1.ExecAction{}}),
+			want: want{deploy, v1alpha1.FailureNotReady, 0, []string{"its readiness probe fails"}, nil}, container: "app", current: true},
+		"a probe that begins later is waited for": {pods: []*corev1.Pod{appPod()}, now: 21, deployment: func(d *appsv1.Deployment) {
+			probedBy(corev1.ProbeHandler{})(d)
+			d.Spec.Template.Spec.Containers[0].ReadinessProbe.InitialDelaySeconds = 10
+		}, recheck: 10 * time.Second},
+		"after the deadline nothing is waited for": {pods: []*corev1.Pod{appPod()}, now: 5, deployment: func(d *appsv1.Deployment) {
+			probedBy(corev1.ProbeHandler{})(d)
+			d.Status.Conditions[1].Reason = progressDeadlineExceeded
+		}, want: want{deploy, v1alpha1.FailureNotReady, 0, []string{"its readiness probe fails"}, nil}, container: "app", current: true},
 		"a pod whose other container has just been started": {pods: []*corev1.Pod{appPod(func(p *corev1.Pod) {
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: "proxy", State: runsSince(55)})
 		})}, recheck: 15 * time.Second},
@@ -215,7 +234,7 @@ func TestWhatKeepsAPodFromBecomingAvailable(t *testing.T) {
 			}, want: want{step: deploy, reason: v1alpha1.FailureUnschedulable}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			build := &v1alpha1.Build{Spec: v1alpha1.BuildSpec{Deployment: ptr.To(ptr.Deref(c.spec, v1alpha1.Deployment{}))}}
+			build := &v1alpha1.Build{Spec: v1alpha1.BuildSpec{Deployment: &v1alpha1.Deployment{}}}
 			if c.before != "" {
 				build.Status = statusBefore(c.before)
 				build.Status.DeployedRollout = "newest"

@@ -52,7 +52,7 @@ func Unexpected(err error) *v1alpha1.Failure {
 // Foreign is the obstacle of an object that belongs to someone else. One of an earlier Build of the same name is none: there
 // can be only one such Build, so garbage collection is about to delete it, and its end is an event that brings us back.
 func Foreign(build *v1alpha1.Build, kind string, obj metav1.Object, step v1alpha1.Step) *v1alpha1.Failure {
-	owner, advice := "nobody", "Delete it"
+	owner, advice := "it has no controller", "Delete it"
 	if step == v1alpha1.StepDeploy {
 		advice = "Delete it, have it taken over with spec.deployment.adopt"
 	}
@@ -60,10 +60,10 @@ func Foreign(build *v1alpha1.Build, kind string, obj metav1.Object, step v1alpha
 		if controller.Kind == v1alpha1.BuildKind.Kind && controller.Name == build.Name {
 			return nil
 		}
-		owner, advice = controller.Kind+" "+controller.Name, "Delete it"
+		owner, advice = "its controller is "+controller.Kind+" "+controller.Name, "Delete it"
 	}
 	return &v1alpha1.Failure{
 		Step: step, Reason: v1alpha1.FailureResourceExists,
-		Message: fmt.Sprintf("%s %q exists and does not belong to this Build (its controller is %s), so it is left alone. %s, or give the Build another name.", kind, obj.GetName(), owner, advice),
+		Message: fmt.Sprintf("%s %q exists and does not belong to this Build (%s), so it is left alone. %s, or give the Build another name.", kind, obj.GetName(), owner, advice),
 	}
 }

@@ -25,15 +25,12 @@ import (
 // DefaultProgressDeadline is how long a rollout may go without progress when the Build does not say.
 const DefaultProgressDeadline = 10 * time.Minute
 
-// AppContainer is the name of the application's container when the Build does not say.
-const AppContainer = "app"
-
 // drainSeconds is how long a pod that is going away still serves: it takes that long at most until
 // every node has learned to send it no more connections.
 const drainSeconds = 5
 
-// unprobedSeconds is how long a container without a readiness probe has to run to count as available. It is ready as soon as it
-// runs, and one that ends after a moment would pass for a good one.
+// unprobedSeconds is how long a pod with a container that has no readiness probe has to be ready to count as available. Such a container is
+// ready as soon as it runs, and one that ends after a moment would pass for a good one.
 const unprobedSeconds = 10
 
 // Deployment returns the fields of the Deployment that the Build says something about, and no others:
@@ -63,7 +60,7 @@ func Deployment(build *v1alpha1.Build, image string, live *appsv1.Deployment) (*
 	if spec.Replicas != nil {
 		deploymentSpec.WithReplicas(*spec.Replicas)
 	}
-	if !hasReadinessProbe(build, template) {
+	if !probed(template) {
 		deploymentSpec.WithMinReadySeconds(unprobedSeconds)
 	}
 	deployment := owned(build, appsv1ac.Deployment(build.Name, build.Namespace)).WithSpec(deploymentSpec)
@@ -120,10 +117,13 @@ func podTemplate(build *v1alpha1.Build, image string) (*corev1ac.PodTemplateSpec
 	return template.WithAnnotations(map[string]string{v1alpha1.RolloutAnnotation: fingerprint(template)}), nil
 }
 
-func hasReadinessProbe(build *v1alpha1.Build, template *corev1ac.PodTemplateSpecApplyConfiguration) bool {
-	return slices.ContainsFunc(template.Spec.Containers, func(container corev1ac.ContainerApplyConfiguration) bool {
-		return *container.Name == appContainer(build) && container.ReadinessProbe != nil
-	})
+// probed says whether every container that stays has a readiness probe.
+func probed(template *corev1ac.PodTemplateSpecApplyConfiguration) bool {
+	unprobed := func(container corev1ac.ContainerApplyConfiguration) bool { return container.ReadinessProbe == nil }
+	return !slices.ContainsFunc(template.Spec.Containers, unprobed) &&
+		!slices.ContainsFunc(template.Spec.InitContainers, func(container corev1ac.ContainerApplyConfiguration) bool {
+			return container.RestartPolicy != nil && unprobed(container) // a sidecar
+		})
 }
 
 // selectsByLabel says whether the Deployment has the selector that ours have.

@@ -103,14 +103,14 @@ func contains(key string, have, want any) bool {
 	}
 }
 
-// twice returns the path of an entry of a list that has the name of one before it. The API server takes such lists in, but not by
-// server-side apply. Empty when there is none.
-func twice(path, key string, value any) string {
+// named refuses a list that two entries of one name are in, or one without. The API server takes the first in, but not by
+// server-side apply, and a merge would lose one of them.
+func named(path, key string, value any) error {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, field := range slices.Sorted(maps.Keys(value)) {
-			if found := twice(strings.TrimPrefix(path+"."+field, "."), field, value[field]); found != "" {
-				return found
+			if err := named(strings.TrimPrefix(path+"."+field, "."), field, value[field]); err != nil {
+				return err
 			}
 		}
 	case []any:
@@ -124,19 +124,22 @@ func twice(path, key string, value any) string {
 					if field == "protocol" && part == nil {
 						part = "TCP" // by default
 					}
+					if field == "name" && part == nil {
+						return fmt.Errorf("%s has no name", below)
+					}
 					name += fmt.Sprint(part) + "/"
 				}
 				if seen[name] {
-					return below
+					return fmt.Errorf("%s has the name of another entry of its list", below)
 				}
 				seen[name] = true
 			}
-			if found := twice(below, key, entry); found != "" {
-				return found
+			if err := named(below, key, entry); err != nil {
+				return err
 			}
 		}
 	}
-	return ""
+	return nil
 }
 
 func containsEntry(list []any, want any) bool {

@@ -43,14 +43,14 @@ func overridden(build *v1alpha1.Build, generated *corev1ac.PodTemplateSpecApplyC
 	if err := strictly(patch, &corev1.PodTemplateSpec{}); err != nil {
 		return nil, err
 	}
+	if err := named("", "", patch); err != nil {
+		return nil, err
+	}
 	giveWay(containerOf(original, appContainer(build)), containerOf(patch, appContainer(build)))
 
 	mergedTree, err := strategicpatch.StrategicMergeMapPatch(original, patch, corev1.PodTemplateSpec{})
 	if err != nil {
 		return nil, err
-	}
-	if entry := twice("", "", map[string]any(mergedTree)); entry != "" {
-		return nil, fmt.Errorf("%s has the name of another entry of its list", entry)
 	}
 	var merged corev1.PodTemplateSpec
 	if err := strictly(mergedTree, &merged); err != nil {
@@ -160,10 +160,10 @@ func keepsOurs(build *v1alpha1.Build, merged *corev1.PodTemplateSpec, image stri
 			return nil
 		}
 	}
-	return fmt.Errorf("the container %s is the application's and runs the image that was built; leave its image out", name)
+	return fmt.Errorf("the container %s is the application's, has to stay and to run the image that was built; leave its image out", name)
 }
 
 // appContainer is the name of the application's container.
 func appContainer(build *v1alpha1.Build) string {
-	return cmp.Or(build.Spec.Deployment.ContainerName, AppContainer)
+	return cmp.Or(build.Spec.Deployment.ContainerName, v1alpha1.AppContainer)
 }

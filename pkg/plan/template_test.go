@@ -58,7 +58,7 @@ func made(t *testing.T, build *v1alpha1.Build) (live *appsv1.Deployment, failure
 }
 
 func appOf(pod *corev1.PodTemplateSpec) *corev1.Container {
-	return &pod.Spec.Containers[slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == AppContainer })]
+	return &pod.Spec.Containers[slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == v1alpha1.AppContainer })]
 }
 
 func TestTheTemplateIsMergedOverTheGeneratedPod(t *testing.T) {
@@ -412,7 +412,7 @@ func FuzzTemplate(f *testing.F) {
 		if template.Labels[v1alpha1.AppLabel] != build.Name || template.Annotations[v1alpha1.RolloutAnnotation] == "" {
 			t.Errorf("the pods have the labels %v and annotations %v", template.Labels, template.Annotations)
 		}
-		if !slices.ContainsFunc(template.Spec.Containers, func(c corev1.Container) bool { return c.Name == AppContainer && c.Image == pushed }) {
+		if !slices.ContainsFunc(template.Spec.Containers, func(c corev1.Container) bool { return c.Name == v1alpha1.AppContainer && c.Image == pushed }) {
 			t.Errorf("the image does not run: %+v", template.Spec.Containers)
 		}
 		if again, _ := made(t, build); !reflect.DeepEqual(live, again) {

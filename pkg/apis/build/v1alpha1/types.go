@@ -16,6 +16,8 @@ const (
 	BuildLabel = GroupName + "/build"
 	// AppLabel carries the name of the Build on the pods of its Deployment and is what the Deployment and the Service select.
 	AppLabel = GroupName + "/app"
+	// AppContainer is the name of the application's container when the Build does not say.
+	AppContainer = "app"
 	// RebuildAnnotation on a Build asks for a new run of the same inputs whenever it gets a new value.
 	// Taking it away changes nothing.
 	RebuildAnnotation = GroupName + "/rebuild"
