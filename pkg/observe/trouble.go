@@ -85,13 +85,13 @@ func FindTrouble(build *v1alpha1.Build, app Application, pods []*corev1.Pod, eve
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int { // so that the same one is named every time
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	rules := []func(*corev1.Pod) Trouble{func(pod *corev1.Pod) Trouble { return crashes(build, pod) }, func(pod *corev1.Pod) Trouble { return notStarted(build, pod, events) }}
-	late := stageOf(app, build.Status) == unmoved
-	if late {
-		now = now.Add(24 * time.Hour) // the deadline was time enough
+	rules := []func(*corev1.Pod) Trouble{
+		func(pod *corev1.Pod) Trouble { return crashes(build, pod) },
+		func(pod *corev1.Pod) Trouble { return notStarted(build, pod, events) },
 	}
+	late := stageOf(app, build.Status) == unmoved
 	if late || !well { // else one after the other gets ready, and takes its time
-		rules = append(rules, func(pod *corev1.Pod) Trouble { return notReady(app, pod, now) })
+		rules = append(rules, func(pod *corev1.Pod) Trouble { return notReady(app, pod, now, late) })
 	}
 	for _, rule := range rules {
 		for _, pod := range pods {
@@ -189,14 +189,14 @@ func notStarted(build *v1alpha1.Build, pod *corev1.Pod, events []*corev1.Event) 
 	return Trouble{}
 }
 
-// notReady: the program runs and has had its time, but its probe fails.
-func notReady(app Application, pod *corev1.Pod, now time.Time) Trouble {
+// notReady: the program runs and has had its time, at the latest when the rollout's is over, but its probe fails.
+func notReady(app Application, pod *corev1.Pod, now time.Time, late bool) Trouble {
 	if pod.Status.Phase != corev1.PodRunning {
 		return Trouble{}
 	}
 	since, container := metav1.Time{}, ""
 	for _, status := range pod.Status.ContainerStatuses {
-		starting := status.Started != nil && !*status.Started // its startup probe still has time
+		starting := status.Started != nil && !*status.Started && !late // its startup probe still has time
 		if running := status.State.Running; running != nil && !status.Ready && !starting && since.Before(&running.StartedAt) {
 			since, container = running.StartedAt, status.Name
 		}
@@ -217,7 +217,7 @@ func notReady(app Application, pod *corev1.Pod, now time.Time) Trouble {
 			advice = fmt.Sprintf("its readiness probe fails, GET %s on the port %s; correct the program or the probe.", cmp.Or(probe.HTTPGet.Path, "/"), numbered(c, probe.HTTPGet.Port))
 		}
 	}
-	if left > 0 {
+	if left > 0 && !late {
 		return Trouble{Recheck: left}
 	}
 	return Trouble{
