@@ -61,10 +61,10 @@ func TestARolloutThatMakesNoProgressIsSaidAndCanBeMended(t *testing.T) {
 	}))
 	s.until("the rollout has failed", func() error {
 		return errors.Join(
-			s.condition("shop", v1alpha1.ConditionDeployed, metav1.ConditionFalse, string(v1alpha1.FailureRolloutFailed)),
-			s.condition("shop", v1alpha1.ConditionReady, metav1.ConditionFalse, string(v1alpha1.FailureRolloutFailed)),
+			s.condition("shop", v1alpha1.ConditionDeployed, metav1.ConditionFalse, string(v1alpha1.FailureNotReady), "no progress within its deadline"),
+			s.condition("shop", v1alpha1.ConditionReady, metav1.ConditionFalse, string(v1alpha1.FailureNotReady)),
 			s.condition("shop", v1alpha1.ConditionBuilt, metav1.ConditionTrue, v1alpha1.ReasonSucceeded),
-			s.happened("shop", string(v1alpha1.FailureRolloutFailed)),
+			s.happened("shop", "RolloutFailed"),
 		)
 	})
 	cluster.kubelet.script(s.ns, "shop", script{})
