@@ -1449,10 +1449,7 @@ func TestSyncOfTheApplication(t *testing.T) {
 		},
 		"replicas that a Build left behind are handed over to the next one that leaves them out": func(w *world) {
 			w.ready(retaining, func(b *v1alpha1.Build) { b.Spec.Deployment.Replicas = ptr.To[int32](3) })
-			w.must(w.client.Tracker().Delete(v1alpha1.SchemeGroupVersion.WithResource("builds"), namespace, "app"))
-			job := w.job().Name // goes by garbage collection
-			w.must(w.kube.CoreV1().Pods(namespace).Delete(w.ctx, job+"-pod", metav1.DeleteOptions{}))
-			w.must(w.kube.BatchV1().Jobs(namespace).Delete(w.ctx, job, metav1.DeleteOptions{}))
+			w.collected()
 			w.given(adopting, func(b *v1alpha1.Build) { b.Spec.Deployment.Replicas = nil })
 			w.settle()
 			w.runSucceeds(digest2)
@@ -1525,10 +1522,7 @@ func TestSyncOfTheApplication(t *testing.T) {
 		"what a Build left behind is taken over by the next one of its name only when that asks for it": func(w *world) {
 			w.ready(retaining)
 			build := w.build()
-			w.must(w.client.Tracker().Delete(v1alpha1.SchemeGroupVersion.WithResource("builds"), namespace, "app"))
-			job := w.job().Name // goes by garbage collection
-			w.must(w.kube.CoreV1().Pods(namespace).Delete(w.ctx, job+"-pod", metav1.DeleteOptions{}))
-			w.must(w.kube.BatchV1().Jobs(namespace).Delete(w.ctx, job, metav1.DeleteOptions{}))
+			w.collected()
 			w.given()
 			w.settle()
 			if w.build().UID == build.UID {
@@ -1545,6 +1539,15 @@ func TestSyncOfTheApplication(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { inWorld(t, test) })
 	}
+}
+
+// collected takes the Build away, and its newest Job and that Job's pod as garbage collection does.
+func (w *world) collected() {
+	w.t.Helper()
+	job := w.job().Name
+	w.must(w.client.Tracker().Delete(v1alpha1.SchemeGroupVersion.WithResource("builds"), namespace, "app"))
+	w.must(w.kube.CoreV1().Pods(namespace).Delete(w.ctx, job+"-pod", metav1.DeleteOptions{}))
+	w.must(w.kube.BatchV1().Jobs(namespace).Delete(w.ctx, job, metav1.DeleteOptions{}))
 }
 
 // wantOwners expects that each object of the application has that many owners.

@@ -11,8 +11,8 @@ import (
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 )
 
-// Three kinds of failure: what keeps a run from starting is waited for, what passes by itself is tried again a few
-// times, and everything else stays until the user has mended it.
+// Kinds of failure: what keeps a run from starting is waited for, what passes by itself is tried again a few
+// times, a rollout is taken back, and everything else stays until the user has mended it.
 var (
 	// waitingReasons keep a run from starting. Nothing is tried while they last, so the run is not over and none of its
 	// attempts is used up: its Job is taken away and made anew until the cause is gone.
