@@ -102,7 +102,8 @@ func clean(text string) string {
 
 // tail is the end of the output that goes into the status.
 func (o output) tail() string {
-	lines := strings.Split(mask(end(o.text, maskWindow)), "\n")
+	// Cut twice: a password that the first cut parted from its name, in a very long line, is behind the second.
+	lines := strings.Split(end(mask(end(o.text, maskWindow)), maskWindow/2), "\n")
 	var kept []string
 	size := 0
 	for i := len(lines) - 1; i >= 0 && len(kept) < maxTailLines; i-- {

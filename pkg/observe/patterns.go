@@ -62,7 +62,7 @@ func stepFailed(s scene) *v1alpha1.Failure {
 		table = strangerPatterns
 		c.found = []string{s.failed.name}
 	}
-	c.text = end(c.text, maxError)
+	c.text = end(mask(c.text), maxError) // before patterns take a part of it, which may be a password without its URL
 	c.last = Squash(output{text: cmp.Or(c.text, out.text)}.last(), 300)
 	f := s.failed.failure("")
 	f.Step, f.LogTail = step, out.tail()

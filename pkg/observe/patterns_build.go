@@ -203,7 +203,7 @@ var destination = regexp.MustCompile(`(?:checking push permission for "|failed t
 
 // pushedTo finds where the error says that was pushed to.
 func pushedTo(text string) string {
-	if m := destination.FindStringSubmatch(text); m != nil {
+	if m := destination.FindStringSubmatch(mask(text)); m != nil {
 		return strings.TrimRight(m[1], ":")
 	}
 	return ""

@@ -97,7 +97,7 @@ func buildahEnv(b builder, build *v1alpha1.Build) []corev1.EnvVar {
 		{Name: "STORAGE_DRIVER", Value: "vfs"},
 		{Name: "CONTAINERS_REGISTRIES_CONF", Value: b.below(filesDir, buildahRegistries)},
 		{Name: "PUSH", Value: push},
-		{Name: "PUSH_TO", Value: escaped(strings.Join(destinations(image), " "))},
+		{Name: "PUSH_TO", Value: escaped(strings.Join(Destinations(image), " "))},
 	}
 	if image.SecretName != "" {
 		env = append(env, corev1.EnvVar{Name: "REGISTRY_AUTH_FILE", Value: b.below(configDir, dockerConfig)})

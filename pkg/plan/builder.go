@@ -55,6 +55,9 @@ func BuilderName(build *v1alpha1.Build) v1alpha1.BuilderName {
 	return v1alpha1.Kaniko
 }
 
+// BuilderNames returns the names of all builders, sorted.
+func BuilderNames() []v1alpha1.BuilderName { return slices.Sorted(maps.Keys(builders)) }
+
 func builderOf(build *v1alpha1.Build) builder { return builders[BuilderName(build)] }
 
 const dockerfileFile = "Dockerfile"
@@ -146,8 +149,8 @@ func inlineDockerfile(build *v1alpha1.Build) string {
 	return ptr.Deref(build.Spec.Dockerfile, v1alpha1.Dockerfile{}).Inline
 }
 
-// destinations are the full names under which the image is pushed, the Build's own first.
-func destinations(image v1alpha1.Image) []string {
+// Destinations are the full names under which the image is pushed, the Build's own first.
+func Destinations(image v1alpha1.Image) []string {
 	named, err := reference.ParseNormalizedNamed(image.Name)
 	if err != nil {
 		return []string{image.Name} // which the CRD does not let pass

@@ -79,7 +79,7 @@ func buildKitArgs(b builder, build *v1alpha1.Build) []string {
 	if image.Provenance {
 		args = append(args, "--opt=attest:provenance=mode=max")
 	}
-	output := []string{"type=image", "name=" + strings.Join(destinations(image), ","), "push=true"}
+	output := []string{"type=image", "name=" + strings.Join(Destinations(image), ","), "push=true"}
 	if image.Reproducible {
 		args = append(args, "--opt=build-arg:SOURCE_DATE_EPOCH=0")
 		output = append(output, "rewrite-timestamp=true")

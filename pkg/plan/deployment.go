@@ -145,8 +145,8 @@ func adoptable(build *v1alpha1.Build, live *appsv1.Deployment) *v1alpha1.Failure
 	}
 	return &v1alpha1.Failure{
 		Step: v1alpha1.StepDeploy, Reason: v1alpha1.FailureResourceExists,
-		Message: fmt.Sprintf("Deployment %q is to be adopted, but has no container %s; set spec.deployment.containerName to the one that is to run the image: %s.",
-			live.Name, appContainer(build), strings.Join(names, ", ")),
+		Message: observe.Squash(fmt.Sprintf("Deployment %q is to be adopted, but has no container %s; set spec.deployment.containerName to the one that is to run the image: %s.",
+			live.Name, appContainer(build), strings.Join(names, ", ")), maxMessage),
 	}
 }
 

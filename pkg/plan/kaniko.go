@@ -36,7 +36,7 @@ func kanikoArgs(b builder, build *v1alpha1.Build) []string {
 		"--context=dir://" + b.context(build),
 		"--dockerfile=" + path.Join(dir, file),
 	}
-	for _, destination := range destinations(image) {
+	for _, destination := range Destinations(image) {
 		args = append(args, "--destination="+destination)
 	}
 	args = append(args,
