@@ -129,8 +129,10 @@ func newCrowd(kinds ...string) *crowd {
 func (c *crowd) controller(b *testing.B) (controller *Controller, stop func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{})) // which logs nothing
-	controller = NewController(ctx, c.kube, c.client, metav1.NamespaceAll, plan.Images{}, clock.RealClock{})
+	informer := NewBuildInformer(c.client, metav1.NamespaceAll)
+	controller = NewController(ctx, c.kube, c.client, informer, Settings{}, clock.RealClock{})
 	var ended sync.WaitGroup
+	ended.Go(func() { informer.RunWithContext(ctx) })
 	ended.Go(func() { controller.Run(ctx, 0) })
 	if !cache.WaitForCacheSync(ctx.Done(), controller.informer.HasSynced, controller.jobs.HasSynced, controller.pods.HasSynced,
 		controller.deployments.HasSynced, controller.appPods.HasSynced) {

@@ -33,6 +33,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
+	"github.com/buildcontroller/build-controller/pkg/admission"
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 	"github.com/buildcontroller/build-controller/pkg/feed"
 	clientset "github.com/buildcontroller/build-controller/pkg/generated/clientset/versioned"
@@ -41,6 +42,7 @@ import (
 	"github.com/buildcontroller/build-controller/pkg/observe"
 	"github.com/buildcontroller/build-controller/pkg/owned"
 	"github.com/buildcontroller/build-controller/pkg/plan"
+	"github.com/buildcontroller/build-controller/pkg/policy"
 	"github.com/buildcontroller/build-controller/pkg/recorder"
 )
 
@@ -61,6 +63,7 @@ type Controller struct {
 	kube   kubernetes.Interface
 	client clientset.Interface
 	images plan.Images
+	policy policy.Policy
 	// clock is this machine's, and skew how far the API server's is ahead of it: times are compared with the API server's.
 	clock clock.PassiveClock
 	skew  atomic.Int64
@@ -84,12 +87,29 @@ type Controller struct {
 	events *recorder.Recorder
 }
 
-// NewController returns a Controller of the Builds of one namespace, or of all if that is metav1.NamespaceAll; Run makes it work.
-func NewController(ctx context.Context, kube kubernetes.Interface, client clientset.Interface, namespace string, images plan.Images, clock clock.PassiveClock) *Controller {
-	logger := klog.FromContext(ctx)
+// Settings say what a Controller works on, and how.
+type Settings struct {
+	// Namespace whose Builds are worked on; metav1.NamespaceAll for all.
+	Namespace string
+	// Images of the steps of a run.
+	Images plan.Images
+	// Policy is what Builds may name.
+	Policy policy.Policy
+}
+
+// NewBuildInformer returns the informer of the Builds of one namespace, or of all if that is metav1.NamespaceAll.
+func NewBuildInformer(client clientset.Interface, namespace string) cache.SharedIndexInformer {
+	informer := informers.NewBuildInformer(client, namespace, resync, admission.Indexers)
+	utilruntime.Must(informer.SetWatchErrorHandlerWithContext(onWatchError))
+	return informer
+}
+
+// NewController returns a Controller; Run makes it work. The informer is from NewBuildInformer, and somebody else's to run, since it
+// has other readers.
+func NewController(ctx context.Context, kube kubernetes.Interface, client clientset.Interface, informer cache.SharedIndexInformer, settings Settings, clock clock.PassiveClock) *Controller {
+	logger, namespace := klog.FromContext(ctx), settings.Namespace
 	c := &Controller{
-		kube: kube, client: client, images: images, clock: clock,
-		informer: informers.NewBuildInformer(client, namespace, resync, nil),
+		kube: kube, client: client, images: settings.Images, policy: settings.Policy, clock: clock, informer: informer,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedMaxOfRateLimiter(
 				workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](5*time.Millisecond, 5*time.Minute),
@@ -99,7 +119,6 @@ func NewController(ctx context.Context, kube kubernetes.Interface, client client
 		),
 		events: recorder.New(ctx, kube, scheme.Scheme, v1alpha1.ManagedBy),
 	}
-	utilruntime.Must(c.informer.SetWatchErrorHandlerWithContext(onWatchError))
 	_, err := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: c.enqueue,
 		UpdateFunc: func(_, obj any) {
@@ -161,7 +180,6 @@ func (c *Controller) Run(ctx context.Context, workers int) {
 	logger := klog.FromContext(ctx)
 
 	var feeds, working sync.WaitGroup
-	feeds.Go(func() { c.informer.RunWithContext(ctx) })
 	feeds.Go(func() { c.jobs.Run(ctx) })
 	feeds.Go(func() { c.pods.Run(ctx) })
 	feeds.Go(func() { c.deployments.Run(ctx) })
@@ -379,6 +397,9 @@ func (t *tail) Write(p []byte) (int, error) {
 // neither a Job nor an obstacle while garbage collection is about to make room.
 func (c *Controller) start(ctx context.Context, build *v1alpha1.Build, hash string, attempt int32) (*batchv1.Job, *v1alpha1.Failure, error) {
 	jobs, asked := c.kube.BatchV1().Jobs(build.Namespace), c.clock.Now()
+	if refused := c.policy.Check(build); len(refused) > 0 {
+		return nil, owned.NotAllowed(refused), nil
+	}
 	job, err := jobs.Create(ctx, plan.Job(build, hash, attempt, c.images), metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
 	if err == nil {
 		c.setClock(asked, job.CreationTimestamp.Time)

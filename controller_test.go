@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +32,7 @@ import (
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 	buildfake "github.com/buildcontroller/build-controller/pkg/generated/clientset/versioned/fake"
 	"github.com/buildcontroller/build-controller/pkg/plan"
+	"github.com/buildcontroller/build-controller/pkg/policy"
 )
 
 const (
@@ -64,17 +66,19 @@ func inWorld(t *testing.T, test func(w *world)) {
 		w.kube.PrependReactor("patch", "deployments", w.newGeneration)
 		w.kube.PrependReactor("patch", "*", w.refuseForeign)
 		w.kube.PrependWatchReactor("*", w.onlySelected)
-		w.c = NewController(ctx, w.kube, w.client, metav1.NamespaceAll, plan.Images{GitSync: "git-sync:test", Kaniko: "kaniko:test"}, clock.RealClock{})
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			w.c.Run(ctx, 0)
-		}()
+		informer := NewBuildInformer(w.client, metav1.NamespaceAll)
+		w.c = NewController(ctx, w.kube, w.client, informer, Settings{
+			Images: plan.Images{GitSync: "git-sync:test", Kaniko: "kaniko:test"},
+			Policy: policy.Policy{Registries: policy.Places{"*.example.com"}},
+		}, clock.RealClock{})
+		var running sync.WaitGroup
+		running.Go(func() { informer.RunWithContext(ctx) })
+		running.Go(func() { w.c.Run(ctx, 0) })
 		time.Sleep(time.Second) // of the bubble: the caches are full
 		synctest.Wait()
 		test(w)
 		cancel()
-		<-done
+		running.Wait()
 	})
 }
 

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,20 +11,26 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/buildcontroller/build-controller/pkg/admission"
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
+	"github.com/buildcontroller/build-controller/pkg/certificate"
 	clientset "github.com/buildcontroller/build-controller/pkg/generated/clientset/versioned"
+	"github.com/buildcontroller/build-controller/pkg/metrics"
 	"github.com/buildcontroller/build-controller/pkg/plan"
+	"github.com/buildcontroller/build-controller/pkg/policy"
 )
 
 type options struct {
@@ -33,9 +40,16 @@ type options struct {
 	workers       int
 	healthAddress string
 	images        plan.Images
-	leaderElect   bool
-	lease         leaderelection.LeaderElectionConfig
-	leaseSpace    string
+	policy        policy.Policy
+
+	webhooks       bool
+	webhookAddress string
+	metricsAddress string
+	certificate    certificate.Options
+
+	leaderElect bool
+	lease       leaderelection.LeaderElectionConfig
+	leaseSpace  string
 }
 
 func (o *options) addFlags(flags *flag.FlagSet) {
@@ -48,8 +62,16 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.images.Kaniko, "kaniko-image", "ghcr.io/osscontainertools/kaniko:v1.28.3", "image of the step that builds and pushes with kaniko")
 	flags.StringVar(&o.images.BuildKit, "buildkit-image", "docker.io/moby/buildkit:v0.32.2-rootless", "image of the step that builds and pushes with BuildKit, rootless")
 	flags.StringVar(&o.images.Buildah, "buildah-image", "quay.io/buildah/stable:v1.44.0", "image of the step that builds and pushes with Buildah")
+	flags.Var(&o.policy.Registries, "allowed-registries", "registries that Builds may name, host[:port][/path], separated by commas; {namespace} in a path stands for that of the Build; empty for all")
+	flags.Var(&o.policy.GitHosts, "allowed-git-hosts", "git servers that Builds may name, host[:port][/path], separated by commas; {namespace} in a path stands for that of the Build; empty for all")
+	flags.Var(&o.policy.Builders, "allowed-builders", "builders that Builds may name, separated by commas; empty for all")
+	flags.BoolVar(&o.webhooks, "enable-webhooks", os.Getenv("ENABLE_WEBHOOKS") == "true", "serve the admission webhooks of artifacts/webhook.yaml; the environment variable ENABLE_WEBHOOKS=true does the same")
+	flags.StringVar(&o.webhookAddress, "webhook-address", ":9443", "address of the webhooks")
+	flags.StringVar(&o.certificate.Configuration, "webhook-configuration", v1alpha1.ManagedBy, "name of the webhook configurations whose certificate authority the controller keeps")
+	flags.DurationVar(&o.certificate.Lifetime, "certificate-lifetime", 90*24*time.Hour, "lifetime of a certificate that the controller makes; it is renewed when a third is left, and its authority lives four times as long")
+	flags.StringVar(&o.metricsAddress, "metrics-address", "", "address that answers /metrics and /debug/pprof/, in plain http if it is a loopback address like 127.0.0.1:8080, and else with TLS to whom the API server allows it; empty for none")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "work only while holding a Lease, so that several controllers can stand by; off is fine for a single one on a laptop")
-	flags.StringVar(&o.leaseSpace, "leader-elect-namespace", "", "namespace of the Lease; empty for the one of the kubeconfig or of the controller's pod")
+	flags.StringVar(&o.leaseSpace, "leader-elect-namespace", "", "namespace of the Lease and of the certificate's Secret; empty for the one of the kubeconfig or of the controller's pod")
 	flags.DurationVar(&o.lease.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "how long a silent leader keeps the Lease")
 	flags.DurationVar(&o.lease.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "how long the leader tries to renew the Lease before it gives up")
 	flags.DurationVar(&o.lease.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "time between two tries to get or renew the Lease")
@@ -101,13 +123,19 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("making a client of Builds: %w", err)
 	}
 
+	builds := NewBuildInformer(client, o.namespace)
+	var standby sync.WaitGroup // what a controller does that waits for the Lease as well
+	defer standby.Wait()
+	standby.Go(func() { builds.RunWithContext(ctx) })
+
 	// The adaptor finds a leader unhealthy that no longer renews its Lease; without election it is always content.
 	leading := leaderelection.NewLeaderHealthzAdaptor(o.lease.LeaseDuration)
-	if err := serveHealth(ctx, o.healthAddress, leading.Check); err != nil {
+	if err := o.serve(ctx, &standby, kube, namespace, builds, leading.Check); err != nil {
 		return err
 	}
 	work := func(ctx context.Context) {
-		NewController(ctx, kube, client, o.namespace, o.images, clock.RealClock{}).Run(ctx, o.workers)
+		settings := Settings{Namespace: o.namespace, Images: o.images, Policy: o.policy}
+		NewController(ctx, kube, client, builds, settings, clock.RealClock{}).Run(ctx, o.workers)
 	}
 	if !o.leaderElect {
 		work(ctx)
@@ -178,28 +206,98 @@ func identity() string {
 	return fmt.Sprintf("%s_%d_%d", host, os.Getpid(), time.Now().UnixNano())
 }
 
-// serveHealth answers /healthz until ctx ends; an address that cannot be had is an error at once.
-func serveHealth(ctx context.Context, address string, check func(*http.Request) error) error {
-	if address == "" {
+// serve starts the servers that the flags ask for. An address that cannot be had is an error at once.
+func (o options) serve(ctx context.Context, running *sync.WaitGroup, kube kubernetes.Interface, namespace string, builds cache.SharedIndexInformer, alive func(*http.Request) error) error {
+	ready := func() error { return nil }
+	registry := metrics.NewRegistry()
+	local := loopback(o.metricsAddress)
+	var secure *tls.Config
+	if o.webhooks || !local {
+		o.certificate.Namespace, o.certificate.Secret = namespace, v1alpha1.ManagedBy+"-certificate"
+		o.certificate.Host = v1alpha1.ManagedBy + "-metrics." + namespace + ".svc"
+		if !o.webhooks {
+			o.certificate.Configuration = ""
+		}
+		keeper := certificate.New(klog.FromContext(ctx), kube, o.certificate)
+		running.Go(func() { keeper.Run(ctx) })
+		registry.CertificateExpires(keeper.NotAfter)
+		ready = keeper.Ready
+		secure = &tls.Config{GetCertificate: keeper.GetCertificate, MinVersion: tls.VersionTLS12}
+	}
+	if o.webhooks {
+		webhook := &admission.Webhook{Policy: o.policy, Builds: builds.GetIndexer(), Access: kube.AuthorizationV1()}
+		certified := ready
+		ready = func() error {
+			if !builds.HasSynced() {
+				return errors.New("the Builds are not all known yet")
+			}
+			return certified()
+		}
+		if err := listen(ctx, "webhook-address", o.webhookAddress, webhook.Handler(registry.Reviewed), secure); err != nil {
+			return err
+		}
+	}
+	if o.metricsAddress != "" {
+		handler, tls := registry.Handler(), secure
+		if local {
+			tls = nil
+		} else {
+			handler = metrics.Guarded(kube, handler)
+		}
+		if err := listen(ctx, "metrics-address", o.metricsAddress, handler, tls); err != nil {
+			return err
+		}
+	}
+	if o.healthAddress == "" {
 		return nil
 	}
+	health := http.NewServeMux()
+	answer := func(path string, check func(*http.Request) error) {
+		health.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			if err := check(r); err != nil {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			_, _ = fmt.Fprintln(w, "ok")
+		})
+	}
+	answer("/healthz", alive)
+	answer("/readyz", func(*http.Request) error { return ready() })
+	return listen(ctx, "health-address", o.healthAddress, health, nil)
+}
+
+// loopback says whether an address can be reached from this machine, or this pod, only.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return address == "" || err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+// listen serves until ctx ends, with TLS if there is a configuration of it.
+func listen(ctx context.Context, name, address string, handler http.Handler, secure *tls.Config) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return fmt.Errorf("-health-address: %w", err)
+		return fmt.Errorf("-%s: %w", name, err)
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, r *http.Request) {
-		if err := check(r); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = fmt.Fprintln(w, "ok")
+	if secure != nil {
+		secure = secure.Clone()
+		secure.NextProtos = []string{"h2", "http/1.1"}
+		listener = tls.NewListener(listener, secure)
+	}
+	server := &http.Server{
+		Handler: handler, MaxHeaderBytes: 64 << 10,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+		ErrorLog:    klog.NewStandardLogger("INFO"), // a client that does not trust us is no error of ours
+	}
+	context.AfterFunc(ctx, func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		_ = server.Shutdown(ending) // what is under way is answered
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			klog.FromContext(ctx).Error(err, "The health server ended")
+			klog.FromContext(ctx).Error(err, "A server ended", "address", address)
 		}
 	}()
 	return nil

@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -153,6 +154,45 @@ func MountFailures(logger klog.Logger, client kubernetes.Interface, namespace st
 // level that keeps a Job from making its pod shows up nowhere else.
 func CreateFailures(logger klog.Logger, client kubernetes.Interface, namespace string, changed func(old, new *corev1.Event)) *Feed[*corev1.Event] {
 	return events(logger, client, namespace, "createfailures", "Job", "FailedCreate", changed)
+}
+
+// Secret feeds one Secret.
+func Secret(logger klog.Logger, client kubernetes.Interface, namespace, name string, changed func(old, new *corev1.Secret)) *Feed[*corev1.Secret] {
+	return New(logger, Options[*corev1.Secret]{
+		Name:      "secret",
+		ListWatch: listWatch(client, client.CoreV1().Secrets(namespace), byName(name)),
+		Example:   &corev1.Secret{},
+		Changed:   changed,
+	})
+}
+
+// ValidatingWebhooks feeds one ValidatingWebhookConfiguration.
+func ValidatingWebhooks(logger klog.Logger, client kubernetes.Interface, name string,
+	changed func(old, new *admissionregistrationv1.ValidatingWebhookConfiguration)) *Feed[*admissionregistrationv1.ValidatingWebhookConfiguration] {
+	return New(logger, Options[*admissionregistrationv1.ValidatingWebhookConfiguration]{
+		Name:      "validatingwebhooks",
+		ListWatch: listWatch(client, client.AdmissionregistrationV1().ValidatingWebhookConfigurations(), byName(name)),
+		Example:   &admissionregistrationv1.ValidatingWebhookConfiguration{},
+		Changed:   changed,
+	})
+}
+
+// MutatingWebhooks feeds one MutatingWebhookConfiguration.
+func MutatingWebhooks(logger klog.Logger, client kubernetes.Interface, name string,
+	changed func(old, new *admissionregistrationv1.MutatingWebhookConfiguration)) *Feed[*admissionregistrationv1.MutatingWebhookConfiguration] {
+	return New(logger, Options[*admissionregistrationv1.MutatingWebhookConfiguration]{
+		Name:      "mutatingwebhooks",
+		ListWatch: listWatch(client, client.AdmissionregistrationV1().MutatingWebhookConfigurations(), byName(name)),
+		Example:   &admissionregistrationv1.MutatingWebhookConfiguration{},
+		Changed:   changed,
+	})
+}
+
+// byName selects one object, which a right on that one alone is enough for.
+func byName(name string) func(*metav1.ListOptions) {
+	return func(options *metav1.ListOptions) {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	}
 }
 
 func events(logger klog.Logger, client kubernetes.Interface, namespace, name, kind, reason string, changed func(old, new *corev1.Event)) *Feed[*corev1.Event] {

@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 	"github.com/buildcontroller/build-controller/pkg/observe"
@@ -38,6 +39,14 @@ func Rejection(kind string, step v1alpha1.Step, err error) *v1alpha1.Failure {
 	return &v1alpha1.Failure{
 		Step: step, Reason: v1alpha1.FailureRejected,
 		Message: observe.Squash(fmt.Sprintf("The API server refuses the %s: %v. It is tried again every %s.", kind, err, RetryAfter), maxMessage),
+	}
+}
+
+// NotAllowed is the obstacle of a policy that forbids what the Build names.
+func NotAllowed(refused field.ErrorList) *v1alpha1.Failure {
+	return &v1alpha1.Failure{
+		Step: v1alpha1.StepSchedule, Reason: v1alpha1.FailureNotAllowed,
+		Message: observe.Squash(fmt.Sprintf("The controller's settings do not allow this build: %v.", refused.ToAggregate()), maxMessage),
 	}
 }
 

@@ -1136,7 +1136,7 @@ func schema_pkg_apis_build_v1alpha1_Deployment(ref common.ReferenceCallback) com
 					},
 					"containerName": {
 						SchemaProps: spec.SchemaProps{
-							Description: "containerName of the application's container. An existing Deployment that is adopted has one already. Default: app.",
+							Description: "containerName of the application's container. An existing Deployment that is adopted has one already. It cannot change once the application runs. Default: app.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

@@ -189,6 +189,9 @@ const (
 	// To do: delete or rename the object that the message names, have it taken over with spec.deployment.adopt, or give the Build
 	// another name; it is tried again every 30 s.
 	FailureResourceExists FailureReason = "ErrResourceExists"
+	// FailureNotAllowed: the controller's flags do not allow a registry, a git host or a builder that the Build names.
+	// To do: name one that the message says is allowed, or ask whoever runs the controller to allow this one.
+	FailureNotAllowed FailureReason = "NotAllowed"
 	// FailureRejected: the API server refuses an object that the Build asks for.
 	// To do: correct the field that the message names, in the spec or in the live object; it is tried again every 30 s.
 	FailureRejected FailureReason = "Rejected"

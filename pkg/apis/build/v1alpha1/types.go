@@ -14,6 +14,8 @@ const (
 	ManagedBy = "build-controller"
 	// BuildLabel carries the name of the Build on its Jobs and their pods.
 	BuildLabel = GroupName + "/build"
+	// BuilderLabel carries the name of the builder in lower case on a Build, if the webhook is on: for people to select by.
+	BuilderLabel = GroupName + "/builder"
 	// AppLabel carries the name of the Build on the pods of its Deployment and is what the Deployment and the Service select.
 	AppLabel = GroupName + "/app"
 	// AppContainer is the name of the application's container when the Build does not say.
@@ -61,6 +63,7 @@ const (
 // +kubebuilder:printcolumn:name="Job",type=string,priority=1,JSONPath=`.status.run.job`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,50}[a-z0-9])?$')",message="metadata.name must start with a letter and have at most 52 lower case letters, digits and '-': Jobs, the Deployment and the Service are named after it"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.deployedImage) || oldSelf.status.deployedImage == '' || !has(oldSelf.spec.deployment) || !has(self.spec.deployment) || (has(self.spec.deployment.containerName) && self.spec.deployment.containerName != '' ? self.spec.deployment.containerName : 'app') == (has(oldSelf.spec.deployment.containerName) && oldSelf.spec.deployment.containerName != '' ? oldSelf.spec.deployment.containerName : 'app')",message="spec.deployment.containerName cannot change once the application runs: the container of the old name would stay wherever somebody else has set a field of it"
 type Build struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -563,7 +566,8 @@ type Deployment struct {
 	// startupProbe of the application's container: the other two begin when it has succeeded. Default: none.
 	// +optional
 	StartupProbe *corev1.Probe `json:"startupProbe,omitempty"`
-	// containerName of the application's container. An existing Deployment that is adopted has one already. Default: app.
+	// containerName of the application's container. An existing Deployment that is adopted has one already. It cannot change once the
+	// application runs. Default: app.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`

@@ -34,7 +34,8 @@ type DeploymentApplyConfiguration struct {
 	LivenessProbe *v1.Probe `json:"livenessProbe,omitempty"`
 	// startupProbe of the application's container: the other two begin when it has succeeded. Default: none.
 	StartupProbe *v1.Probe `json:"startupProbe,omitempty"`
-	// containerName of the application's container. An existing Deployment that is adopted has one already. Default: app.
+	// containerName of the application's container. An existing Deployment that is adopted has one already. It cannot change once the
+	// application runs. Default: app.
 	ContainerName *string `json:"containerName,omitempty"`
 	// template is merged over the pod template that the other fields make, for everything that has no field of its own: sidecars,
 	// volumes, affinity, a security context. Lists are merged as kubectl patch does, containers and volumes by their name.
