@@ -286,7 +286,7 @@ func listen(ctx context.Context, name, address string, handler http.Handler, sec
 	}
 	server := &http.Server{
 		Handler: handler, MaxHeaderBytes: 64 << 10,
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:    klog.NewStandardLogger("INFO"), // a client that does not trust us is no error of ours
 	}

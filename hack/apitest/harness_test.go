@@ -169,10 +169,23 @@ func applyCRD() error {
 
 // kubectl runs kubectl as a user would, with the given standard input.
 func kubectl(stdin string, args ...string) (string, error) {
+	return output(kubectlCommand(stdin, args))
+}
+
+// kubectlSays is kubectl, for what it says on its standard error.
+func kubectlSays(stdin string, args ...string) (string, error) {
+	cmd := kubectlCommand(stdin, args)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	err := cmd.Run()
+	return said.String(), err
+}
+
+func kubectlCommand(stdin string, args []string) *exec.Cmd {
 	cmd := exec.Command(cluster.kubectl, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+cluster.kubeconfig, "KUBECACHEDIR="+filepath.Join(cluster.dir, "kubectl"))
 	cmd.Stdin = strings.NewReader(stdin)
-	return output(cmd)
+	return cmd
 }
 
 // tool runs a program in a directory.

@@ -31,17 +31,18 @@ var unasked = []string{
 	"create deployments.apps", "create services", "create ingresses.networking.k8s.io", "update builds/finalizers.buildcontroller.dev",
 	// An API server that cannot stream its lists is asked for them.
 	"list deployments.apps", "list services", "list ingresses.networking.k8s.io", "list jobs.batch", "list pods", "list events",
+	"list secrets", "list validatingwebhookconfigurations.admissionregistration.k8s.io", "list mutatingwebhookconfigurations.admissionregistration.k8s.io",
 }
 
-// checkRights compares what the controllers of all tests have asked for, by the audit log, with the rights that artifacts/install.yaml
-// gives: nothing is to be denied, and no right to be there that nothing uses.
+// checkRights compares what the controllers of all tests have asked for, by the audit log, with the rights that the manifests
+// give: nothing is to be denied, and no right to be there that nothing uses.
 func checkRights() error {
 	log, err := os.ReadFile(cluster.audit.path)
 	if err != nil {
 		return err
 	}
 	unused := map[string]bool{}
-	objects, err := manifests("install.yaml")
+	objects, err := manifestsOf(installed)
 	if err != nil {
 		return err
 	}
@@ -74,8 +75,8 @@ func checkRights() error {
 		}
 	}
 	if len(unused)+len(denied) > 0 {
-		return fmt.Errorf("artifacts/install.yaml: no controller used the rights %q, and these were missing: %q",
-			slices.Sorted(maps.Keys(unused)), slices.Sorted(maps.Keys(denied)))
+		return fmt.Errorf("%s: no controller used the rights %q, and these were missing: %q",
+			strings.Join(installed, ", "), slices.Sorted(maps.Keys(unused)), slices.Sorted(maps.Keys(denied)))
 	}
 	return nil
 }

@@ -128,10 +128,10 @@ func decode(request *admissionv1.AdmissionRequest) (build, old *v1alpha1.Build, 
 	return build, old, nil
 }
 
-var manyDigits = regexp.MustCompile(`^[+-]?[0-9.]+[eE][+-]?[0-9]{6}`)
+var manyDigits = regexp.MustCompile(`^[+-]?[0-9.]+[eE][+-]?[0-9]{6,}$`)
 
 // endless says whether there is a number in JSON that takes hours to be read as a quantity, as 1e-100000000 does. The CRD's patterns refuse
-// it, but a template has none, and neither has who plays the API server.
+// it, but whoever plays the API server has none.
 func endless(raw []byte) bool {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.UseNumber()

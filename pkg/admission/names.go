@@ -13,7 +13,7 @@ import (
 )
 
 // anyImage stands for the image that a Build has not built yet.
-const anyImage = "image"
+const anyImage = "registry.invalid/not-built-yet"
 
 // podsOf returns the pods that would be made for a Build: the one that builds, and one of the application.
 func podsOf(build *v1alpha1.Build) ([]corev1.PodSpec, *v1alpha1.Failure) {
@@ -101,7 +101,7 @@ func namesObject(kind reflect.Type) bool {
 	for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice {
 		kind = kind.Elem()
 	}
-	return kind == reflect.TypeFor[corev1.LocalObjectReference]() || kind == reflect.TypeFor[corev1.SecretReference]()
+	return kind == reflect.TypeFor[corev1.LocalObjectReference]()
 }
 
 func appendNames(found []string, value reflect.Value) []string {

@@ -188,7 +188,7 @@ func (k *Keeper) serve(ctx context.Context, m material) error {
 		return err
 	}
 	if before := k.serving.Swap(pair); before == nil || !before.Leaf.Equal(pair.Leaf) {
-		klog.FromContext(ctx).Info("Serving with a certificate", "hosts", pair.Leaf.DNSNames, "until", pair.Leaf.NotAfter)
+		klog.FromContext(ctx).Info("Serving with a certificate", "names", pair.Leaf.DNSNames, "addresses", pair.Leaf.IPAddresses, "until", pair.Leaf.NotAfter)
 	}
 	return nil
 }

@@ -37,6 +37,7 @@ func Guarded(client kubernetes.Interface, next http.Handler) http.Handler {
 			return
 		}
 		if !who.Status.Authenticated {
+			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "the token is not valid", http.StatusUnauthorized)
 			return
 		}

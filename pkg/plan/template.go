@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -35,6 +36,9 @@ func overridden(build *v1alpha1.Build, generated *corev1ac.PodTemplateSpecApplyC
 			return nil, errors.New("spec must be a part of a pod's spec")
 		}
 		patch["spec"] = spec
+	}
+	if !shallow(patch, maxDepth) {
+		return nil, fmt.Errorf("spec is nested deeper than %d levels, which no pod's spec is", maxDepth)
 	}
 	// The merge takes types for granted and gives directives a meaning, so it gets nothing but a part of a pod template.
 	if err := plain("", "", patch); err != nil {
@@ -88,6 +92,42 @@ func strictly(object map[string]any, into any) error {
 	return err
 }
 
+// maxDepth is how deep a template may be nested. A pod's spec comes to a dozen levels; with thousands, paths in messages would fill the memory.
+const maxDepth = 40
+
+// shallow says whether decoded JSON has at most that many levels.
+func shallow(value any, levels int) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, child := range value {
+			if levels == 0 || !shallow(child, levels-1) {
+				return false
+			}
+		}
+	case []any:
+		for _, child := range value {
+			if levels == 0 || !shallow(child, levels-1) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// quantities are the fields of a pod's spec that are quantities or hold nothing else.
+var quantities = map[string]bool{"limits": true, "requests": true, "overhead": true, "sizeLimit": true, "divisor": true}
+
+// endless are quantities that take hours to parse, like 1e-100000000.
+var endless = regexp.MustCompile(`[eE][+-]?[0-9]{3,}$`)
+
+func quantity(text string) bool {
+	if endless.MatchString(text) {
+		return false
+	}
+	_, err := resource.ParseQuantity(text)
+	return err == nil
+}
+
 // plain refuses what means something to a merge that it does not mean to a pod, directives and nothing as an entry of a list, and
 // quantities that are none, of which a decoder does not say where they are. key is the last field of the path.
 func plain(path, key string, value any) error {
@@ -98,8 +138,8 @@ func plain(path, key string, value any) error {
 			if strings.HasPrefix(field, "$") {
 				return fmt.Errorf("the directive %s is not supported; null takes a field away", below)
 			}
-			if text, ok := value[field].(string); ok && (key == "limits" || key == "requests" || field == "sizeLimit") {
-				if _, err := resource.ParseQuantity(text); err != nil {
+			if text, ok := value[field].(string); ok && (quantities[key] || quantities[field]) {
+				if !quantity(text) {
 					return fmt.Errorf("%s: %q is no quantity", below, text)
 				}
 			}

@@ -82,6 +82,9 @@ func (p Policy) Check(build *v1alpha1.Build) field.ErrorList {
 		}
 	}
 
+	if len(builder.HostAliases) > 0 && len(p.GitHosts)+len(p.Registries) > 0 {
+		refuse(spec.Child("builder", "hostAliases"), "names may not be given addresses where hosts are limited")
+	}
 	if name := plan.BuilderName(build); len(p.Builders) > 0 && !slices.Contains(p.Builders, name) {
 		refuse(spec.Child("builder", "name"), "%s is not among the builders that may be used here: %s", name, p.Builders)
 	}
@@ -102,7 +105,7 @@ func (p *Places) Set(value string) error {
 		if !place.MatchString(entry) || strings.ContainsAny(strings.ReplaceAll(entry, "{namespace}", ""), "{}") || strings.Contains(entry, "..") {
 			return fmt.Errorf("%q must be host[:port][/path] in lower case, for example registry.example.com/{namespace}; *. before a host stands for all below it", entry)
 		}
-		*p = append(*p, strings.TrimSuffix(entry, "/"))
+		*p = append(*p, strings.TrimSuffix(strings.TrimSuffix(entry, "/"), ".git"))
 	}
 	return nil
 }
