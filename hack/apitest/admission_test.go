@@ -162,7 +162,7 @@ var rulings = map[string]ruling{
 		says: `names the ServiceAccount "builder", which bob may not use: ask for the right to impersonate serviceaccounts in this namespace`, policy: "bob " + accountSay},
 	"a ServiceAccount of the application, with the role edit": {as: eve, changes: []change{set("spec.deployment.template.spec", object{"serviceAccountName": "app"})}},
 	"a ServiceAccount of the application": {as: bob, changes: []change{set("spec.deployment.template.spec", object{"serviceAccountName": "admin"})},
-		says: `names the ServiceAccount "admin"`, policy: accountSay},
+		says: `names the ServiceAccount "admin"`, policy: "spec.deployment.template.spec can name any Secret"},
 
 	"a template that cannot be merged": {as: eve, changes: []change{set("spec.deployment.template.spec", object{"containers": []object{{"name": "side", "imagee": "side"}}})},
 		says: "spec.deployment.template: Invalid value: ", webhookOnly: true},
