@@ -260,6 +260,63 @@ func TestACertificateOfSomebodyElsesIsServedAndRenewedWithoutARestart(t *testing
 	}
 }
 
+// Nothing of a namespaced install sees or touches another namespace; only the two webhook configurations are the cluster's.
+func TestANamespacedInstallHasWebhooksOfItsOwn(t *testing.T) {
+	s, other := newScene(t, usual), newScene(t, usual)
+	s.people()
+	var rights []unstructured.Unstructured
+	address, name := freeAddress(t), configurationName+"-"+s.ns
+	for _, file := range []string{"namespaced.yaml", "namespaced-webhook.yaml"} {
+		objects, err := manifests(file, "my-team", s.ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects {
+			if strings.HasSuffix(object.GetKind(), "WebhookConfiguration") {
+				object.Object = byURL(object, address)
+				if object.GetName() != name {
+					t.Errorf("a configuration is called %s", object.GetName())
+				}
+				if _, err := kubectl(encode(t, &object), "apply", "-f", "-"); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					if _, err := kubectl(encode(t, &object), "delete", "-f", "-"); err != nil {
+						t.Error(err)
+					}
+				})
+				continue
+			}
+			rights = append(rights, object)
+		}
+	}
+	account, err := applyRights(rights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller := startController(t, startOptions{as: account, flags: []string{
+		"-enable-webhooks", "-webhook-address=" + address, "-webhook-configuration=" + name, "-namespace=" + s.ns, "-leader-elect-namespace=" + s.ns,
+	}})
+	s.until("a Secret of somebody else's is refused", func() error {
+		_, err := s.as(bob, s.minimal("shop", set(gitSecret, "vault")), "create", "--dry-run=server")
+		if err == nil || !strings.Contains(err.Error(), `names the Secret "vault", which bob may not use`) {
+			time.AfterFunc(100*time.Millisecond, s.notify)
+			return fmt.Errorf("it says %w", err)
+		}
+		return nil
+	})
+	if _, err := s.as(bob, s.minimal("shop"), "create"); err != nil {
+		t.Error(err)
+	}
+	s.untilReady("shop")
+	if _, err := kubectl(encode(t, other.minimal("shop", set(gitSecret, "vault"))), "create", "--namespace="+other.ns, "-f", "-"); err != nil {
+		t.Errorf("another namespace is met: %v", err)
+	}
+	if log := string(controller.read(t)); strings.Contains(log, "forbidden") {
+		t.Errorf("the controller asked for what it may not: %s", log)
+	}
+}
+
 // inNamespace moves what artifacts have in the namespace build-controller into another, and gives cluster-wide rights a name of their own.
 func inNamespace(object unstructured.Unstructured, namespace string) unstructured.Unstructured {
 	encoded, _ := object.MarshalJSON()
