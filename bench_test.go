@@ -234,7 +234,7 @@ func member() (*v1alpha1.Build, []*batchv1.Job, []*corev1.Pod, *appsv1.Deploymen
 	var runs []observe.Run
 	for r := range benchRuns {
 		build.Spec.Source.Git.Revision = fmt.Sprint("v1.", r)
-		job := plan.Job(build, plan.Hash(build), 1, plan.Images{GitSync: "git-sync:test", Kaniko: "kaniko:test"})
+		job := plan.Job(build, plan.Hash(build), 1, plan.Steps{GitSync: "git-sync:test", Kaniko: "kaniko:test"})
 		job.UID, job.ResourceVersion, job.CreationTimestamp = types.UID(fmt.Sprint("job-", nameAt(0), "-", r)), "1", metav1.NewTime(made.Add(time.Duration(r)*time.Hour))
 		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(made)}}
 		job.ManagedFields = writtenBy("build-controller", "kube-controller-manager")

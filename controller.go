@@ -62,7 +62,7 @@ const (
 type Controller struct {
 	kube   kubernetes.Interface
 	client clientset.Interface
-	images plan.Images
+	steps  plan.Steps
 	policy policy.Policy
 	// clock is this machine's, and skew how far the API server's is ahead of it: times are compared with the API server's.
 	clock clock.PassiveClock
@@ -91,8 +91,8 @@ type Controller struct {
 type Settings struct {
 	// Namespace whose Builds are worked on; metav1.NamespaceAll for all.
 	Namespace string
-	// Images of the steps of a run.
-	Images plan.Images
+	// Steps are the containers of a run.
+	Steps plan.Steps
 	// Policy is what Builds may name.
 	Policy policy.Policy
 }
@@ -109,7 +109,7 @@ func NewBuildInformer(client clientset.Interface, namespace string) cache.Shared
 func NewController(ctx context.Context, kube kubernetes.Interface, client clientset.Interface, informer cache.SharedIndexInformer, settings Settings, clock clock.PassiveClock) *Controller {
 	logger, namespace := klog.FromContext(ctx), settings.Namespace
 	c := &Controller{
-		kube: kube, client: client, images: settings.Images, policy: settings.Policy, clock: clock, informer: informer,
+		kube: kube, client: client, steps: settings.Steps, policy: settings.Policy, clock: clock, informer: informer,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedMaxOfRateLimiter(
 				workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](5*time.Millisecond, 5*time.Minute),
@@ -400,7 +400,7 @@ func (c *Controller) start(ctx context.Context, build *v1alpha1.Build, hash stri
 	if refused := c.policy.Check(build); len(refused) > 0 {
 		return nil, owned.NotAllowed(refused), nil
 	}
-	job, err := jobs.Create(ctx, plan.Job(build, hash, attempt, c.images), metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
+	job, err := jobs.Create(ctx, plan.Job(build, hash, attempt, c.steps), metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
 	if err == nil {
 		c.setClock(asked, job.CreationTimestamp.Time)
 	}

@@ -68,7 +68,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 		w.kube.PrependWatchReactor("*", w.onlySelected)
 		informer := NewBuildInformer(w.client, metav1.NamespaceAll)
 		w.c = NewController(ctx, w.kube, w.client, informer, Settings{
-			Images: plan.Images{GitSync: "git-sync:test", Kaniko: "kaniko:test"},
+			Steps:  plan.Steps{GitSync: "git-sync:test", Kaniko: "kaniko:test"},
 			Policy: policy.Policy{Registries: policy.Places{"*.example.com"}},
 		}, clock.RealClock{})
 		var running sync.WaitGroup

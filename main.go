@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -39,7 +41,7 @@ type options struct {
 	qps           float64
 	workers       int
 	healthAddress string
-	images        plan.Images
+	steps         plan.Steps
 	policy        policy.Policy
 
 	webhooks       bool
@@ -58,10 +60,13 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.Float64Var(&o.qps, "kube-api-qps", -1, "most requests a second to the API server; negative leaves it to the server's priority and fairness")
 	flags.IntVar(&o.workers, "workers", 10, "number of Builds worked on at the same time")
 	flags.StringVar(&o.healthAddress, "health-address", "", "address that answers /healthz, for example :8081; empty for none")
-	flags.StringVar(&o.images.GitSync, "git-sync-image", "registry.k8s.io/git-sync/git-sync:v4.7.1", "image of the step that clones the repository")
-	flags.StringVar(&o.images.Kaniko, "kaniko-image", "ghcr.io/osscontainertools/kaniko:v1.28.3", "image of the step that builds and pushes with kaniko")
-	flags.StringVar(&o.images.BuildKit, "buildkit-image", "docker.io/moby/buildkit:v0.32.2-rootless", "image of the step that builds and pushes with BuildKit, rootless")
-	flags.StringVar(&o.images.Buildah, "buildah-image", "quay.io/buildah/stable:v1.44.0", "image of the step that builds and pushes with Buildah")
+	flags.StringVar(&o.steps.GitSync, "git-sync-image", "registry.k8s.io/git-sync/git-sync:v4.7.1", "image of the step that clones the repository")
+	flags.StringVar(&o.steps.Kaniko, "kaniko-image", "ghcr.io/osscontainertools/kaniko:v1.28.3", "image of the step that builds and pushes with kaniko")
+	flags.StringVar(&o.steps.BuildKit, "buildkit-image", "docker.io/moby/buildkit:v0.32.2-rootless", "image of the step that builds and pushes with BuildKit, rootless")
+	flags.StringVar(&o.steps.Buildah, "buildah-image", "quay.io/buildah/stable:v1.44.0", "image of the step that builds and pushes with Buildah")
+	o.steps.Requests = plan.Quantities{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")}
+	flags.Var(&o.steps.Requests, "default-requests", "resources that the containers of a run request whose Build has no spec.builder.resources, name=quantity, separated by commas")
+	flags.Var(&o.steps.Limits, "default-limits", "resources that the containers of a run may not exceed whose Build has no spec.builder.resources, name=quantity, separated by commas; empty for no limit")
 	flags.Var(&o.policy.Registries, "allowed-registries", "registries that Builds may name, host[:port][/path], separated by commas; {namespace} in a path stands for that of the Build; empty for all")
 	flags.Var(&o.policy.GitHosts, "allowed-git-hosts", "git servers that Builds may name, host[:port][/path], separated by commas; {namespace} in a path stands for that of the Build; empty for all")
 	flags.Var(&o.policy.Builders, "allowed-builders", "builders that Builds may name, separated by commas; empty for all")
@@ -134,7 +139,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	work := func(ctx context.Context) {
-		settings := Settings{Namespace: o.namespace, Images: o.images, Policy: o.policy}
+		settings := Settings{Namespace: o.namespace, Steps: o.steps, Policy: o.policy}
 		NewController(ctx, kube, client, builds, settings, clock.RealClock{}).Run(ctx, o.workers)
 	}
 	if !o.leaderElect {

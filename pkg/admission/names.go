@@ -17,7 +17,7 @@ const anyImage = "registry.invalid/not-built-yet"
 
 // podsOf returns the pods that would be made for a Build: the one that builds, and one of the application.
 func podsOf(build *v1alpha1.Build) ([]corev1.PodSpec, *v1alpha1.Failure) {
-	pods := []corev1.PodSpec{plan.Job(build, plan.Hash(build), 1, plan.Images{}).Spec.Template.Spec}
+	pods := []corev1.PodSpec{plan.Job(build, plan.Hash(build), 1, plan.Steps{}).Spec.Template.Spec}
 	if build.Spec.Deployment == nil {
 		return pods, nil
 	}

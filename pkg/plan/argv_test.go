@@ -121,7 +121,7 @@ func TestWhatUsersWriteReachesTheContainerAsItIs(t *testing.T) {
 		for _, value := range append(slices.Clone(hostile), "$(GITSYNC_USERNAME)") {
 			build := aBuild(func(b *v1alpha1.Build) { set(b, value) })
 			var argv []string
-			for _, step := range steps(Job(build, Hash(build), 1, Images{})) {
+			for _, step := range steps(Job(build, Hash(build), 1, Steps{})) {
 				for _, arg := range step.Args {
 					argv = append(argv, kubeletExpands(arg, variables))
 				}
@@ -196,7 +196,7 @@ func jobWith(builder v1alpha1.BuilderName, text field, value string) *batchv1.Jo
 		build.Spec.Builder = &v1alpha1.Builder{}
 	}
 	build.Spec.Builder.Name = builder
-	return Job(build, Hash(build), 1, Images{})
+	return Job(build, Hash(build), 1, Steps{})
 }
 
 func steps(job *batchv1.Job) []corev1.Container {

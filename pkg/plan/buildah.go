@@ -15,7 +15,7 @@ import (
 // buildah runs rootless, isolates the Dockerfile's commands with chroot, and keeps layers as plain directories: what
 // needs no privilege and no device.
 var buildah = builder{
-	image:       func(images Images) string { return images.Buildah },
+	image:       func(steps Steps) string { return steps.Buildah },
 	dir:         "/build",
 	storage:     "/home/build/.local/share/containers",
 	authorities: "/etc/ssl/certs",

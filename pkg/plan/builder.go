@@ -18,7 +18,7 @@ import (
 // builder is one of the tools that turn the source into an image. Each has a file of its own.
 type builder struct {
 	// image of the tool.
-	image func(Images) string
+	image func(Steps) string
 	// dir has below it everything that is mounted for the builder, but for storage.
 	dir string
 	// storage is where the builder keeps layers while it works; empty for one that needs no volume for that.
@@ -72,15 +72,15 @@ const (
 )
 
 // builderContainer is the step that builds and pushes the image.
-func builderContainer(build *v1alpha1.Build, images Images) corev1.Container {
+func builderContainer(build *v1alpha1.Build, steps Steps) corev1.Container {
 	b, settings := builderOf(build), ptr.Deref(build.Spec.Builder, v1alpha1.Builder{})
 	name := strings.ToLower(string(BuilderName(build)))
 	container := corev1.Container{
 		Name:                     name,
-		Image:                    cmp.Or(settings.Image, b.image(images)),
+		Image:                    cmp.Or(settings.Image, b.image(steps)),
 		Args:                     append(b.args(b, build), settings.Args...),
 		Env:                      userEnv(build),
-		Resources:                ptr.Deref(settings.Resources, corev1.ResourceRequirements{}),
+		Resources:                ptr.Deref(settings.Resources, steps.resources()),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		VolumeMounts:             builderMounts(build, b),
 		SecurityContext:          b.security.DeepCopy(),

@@ -15,7 +15,7 @@ import (
 
 // buildKit runs rootless, its daemon in the same container for as long as the build takes.
 var buildKit = builder{
-	image:       func(images Images) string { return images.BuildKit },
+	image:       func(steps Steps) string { return steps.BuildKit },
 	dir:         "/build",
 	storage:     "/home/user/.local/share/buildkit",
 	authorities: "/etc/ssl/certs",

@@ -67,7 +67,7 @@ func TestABuilderHonoursWhatItsTableSays(t *testing.T) {
 		for name, how := range c.By {
 			build := aBuild(func(b *v1alpha1.Build) { builderIn(b).Name = name })
 			ask[c.Field](build)
-			encoded, err := json.Marshal(Job(build, "0123456789", 1, testImages))
+			encoded, err := json.Marshal(Job(build, "0123456789", 1, testSteps))
 			if err != nil {
 				t.Fatal(err)
 			}

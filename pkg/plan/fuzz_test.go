@@ -69,11 +69,11 @@ func FuzzArgv(f *testing.F) {
 		}
 		build := aBuild(func(b *v1alpha1.Build) { text.to(reflect.ValueOf(&b.Spec).Elem(), value) })
 		given := build.DeepCopy()
-		job := Job(build, Hash(build), 1, testImages)
+		job := Job(build, Hash(build), 1, testSteps)
 		if !reflect.DeepEqual(build, given) {
 			t.Error("the Build was changed")
 		}
-		if again := Job(build, Hash(build), 1, testImages); !reflect.DeepEqual(job, again) {
+		if again := Job(build, Hash(build), 1, testSteps); !reflect.DeepEqual(job, again) {
 			t.Error("the Job comes out otherwise the second time")
 		}
 	})
@@ -304,7 +304,7 @@ func FuzzJobName(f *testing.F) {
 			b.Name, b.Spec.Source.Git.Revision = name, revision
 			b.Annotations = map[string]string{v1alpha1.RebuildAnnotation: rebuild}
 		})
-		job := Job(build, Hash(build), attempt, testImages)
+		job := Job(build, Hash(build), attempt, testSteps)
 		if wrong := validation.IsDNS1123Label(job.Name); len(wrong) > 0 || !strings.HasPrefix(job.Name, name+"-") {
 			t.Errorf("the Job is called %q: %v", job.Name, wrong)
 		}

@@ -33,7 +33,7 @@ const (
 var gitSyncScript string
 
 // gitSync is the step that clones the repository. The flags are those of git-sync v4.
-func gitSync(build *v1alpha1.Build, image string) corev1.Container {
+func gitSync(build *v1alpha1.Build, steps Steps) corev1.Container {
 	git := build.Spec.Source.Git
 	args := []string{
 		"--repo=" + git.URL,
@@ -70,7 +70,7 @@ func gitSync(build *v1alpha1.Build, image string) corev1.Container {
 	}
 	return corev1.Container{
 		Name:    gitSyncContainer,
-		Image:   image,
+		Image:   steps.GitSync,
 		Command: []string{"/bin/sh", "-ec", gitSyncScript, gitSyncContainer},
 		Args:    args,
 		Env: append(userEnv(build),
@@ -78,6 +78,7 @@ func gitSync(build *v1alpha1.Build, image string) corev1.Container {
 			corev1.EnvVar{Name: "CONTEXT_DIR", Value: escaped(build.Spec.Source.ContextDir)},
 			corev1.EnvVar{Name: "GIT_SECRET", Value: escaped(git.SecretName)},
 			corev1.EnvVar{Name: "REGISTRY_SECRET", Value: escaped(build.Spec.Image.SecretName)}),
+		Resources:                steps.resources(),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		VolumeMounts:             mounts,
 		SecurityContext: &corev1.SecurityContext{

@@ -92,13 +92,13 @@ func TestJobs(t *testing.T) {
 		},
 	}, func(change func(*v1alpha1.Build)) []any {
 		build := aBuild(change)
-		job := Job(build, Hash(build), 1, testImages)
+		job := Job(build, Hash(build), 1, testSteps)
 		job.Spec.Template.Spec.InitContainers[0].Command[2] = "(gitsync.sh)"
 		return []any{job}
 	})
 }
 
-var testImages = Images{GitSync: "git-sync:test", Kaniko: "kaniko:test", BuildKit: "buildkit:test", Buildah: "buildah:test"}
+var testSteps = Steps{GitSync: "git-sync:test", Kaniko: "kaniko:test", BuildKit: "buildkit:test", Buildah: "buildah:test"}
 
 // withAll asks a builder for all that it can do.
 func withAll(name v1alpha1.BuilderName) func(*v1alpha1.Build) {

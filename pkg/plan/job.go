@@ -1,14 +1,18 @@
 package plan
 
 import (
+	"fmt"
+	"maps"
 	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -18,20 +22,51 @@ import (
 // DefaultTimeout is the time a run may take when the Build does not say.
 const DefaultTimeout = 30 * time.Minute
 
-// Images are the images of the steps. They are no inputs of a build: a controller
+// Steps are the containers of a run where the Build does not say. They are no inputs of a build: a controller
 // that is upgraded does not rebuild every application of the cluster.
-type Images struct {
-	GitSync  string
-	Kaniko   string
-	BuildKit string
-	Buildah  string
+type Steps struct {
+	// Images of git-sync and of the builders.
+	GitSync, Kaniko, BuildKit, Buildah string
+	// Requests and Limits of the container that clones, and of the one that builds if the Build has no spec.builder.resources.
+	Requests, Limits Quantities
+}
+
+// Quantities are amounts of resources. It is the value of a flag: name=quantity, separated by commas.
+type Quantities corev1.ResourceList
+
+// Set implements flag.Value.
+func (q *Quantities) Set(value string) error {
+	*q = Quantities{}
+	for _, entry := range strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' }) {
+		name, text, _ := strings.Cut(entry, "=")
+		if name == "" || !quantity(text) {
+			return fmt.Errorf("%q must be a resource and a quantity, for example memory=128Mi", entry)
+		}
+		(*q)[corev1.ResourceName(name)] = resource.MustParse(text)
+	}
+	return nil
+}
+
+// String implements flag.Value.
+func (q Quantities) String() string {
+	var entries []string
+	for name, amount := range q {
+		entries = append(entries, string(name)+"="+amount.String())
+	}
+	slices.Sort(entries)
+	return strings.Join(entries, ",")
+}
+
+// resources are those of a container that has none of its own.
+func (s Steps) resources() corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: maps.Clone(corev1.ResourceList(s.Requests)), Limits: maps.Clone(corev1.ResourceList(s.Limits))}
 }
 
 // sourceLink is the symlink in the workspace that git-sync points at the checked-out commit.
 const sourceLink = "source"
 
 // Job returns the Job that is that attempt, from 1, at the inputs with that hash.
-func Job(build *v1alpha1.Build, hash string, attempt int32, images Images) *batchv1.Job {
+func Job(build *v1alpha1.Build, hash string, attempt int32, steps Steps) *batchv1.Job {
 	settings := ptr.Deref(build.Spec.Builder, v1alpha1.Builder{})
 	labels := map[string]string{
 		v1alpha1.ManagedByLabel: v1alpha1.ManagedBy,
@@ -43,8 +78,8 @@ func Job(build *v1alpha1.Build, hash string, attempt int32, images Images) *batc
 		EnableServiceLinks:            ptr.To(false),
 		TerminationGracePeriodSeconds: ptr.To[int64](5), // a cancelled build has nothing to tidy up
 		SecurityContext:               podSecurity(build),
-		InitContainers:                []corev1.Container{literal(gitSync(build, images.GitSync))},
-		Containers:                    []corev1.Container{literal(builderContainer(build, images))},
+		InitContainers:                []corev1.Container{literal(gitSync(build, steps))},
+		Containers:                    []corev1.Container{literal(builderContainer(build, steps))},
 		Volumes:                       volumes(build),
 		NodeSelector:                  settings.NodeSelector,
 		Tolerations:                   settings.Tolerations,

@@ -13,7 +13,7 @@ import (
 // kaniko unpacks the base image over its own root and runs the Dockerfile there. The flags are those of v1.24.0 and
 // of the maintained fork.
 var kaniko = builder{
-	image: func(images Images) string { return images.Kaniko },
+	image: func(steps Steps) string { return steps.Kaniko },
 	// kaniko leaves what is below it out of the image; a mount at /workspace, the usual place, would hide what a
 	// Dockerfile puts into a WORKDIR of that name.
 	dir:         "/kaniko",
