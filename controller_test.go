@@ -980,6 +980,21 @@ func TestSync(t *testing.T) {
 			w.wantWrites(w.sync(), "patch builds", "update builds/status", "create jobs", "event Rejected")
 			w.wantCondition(v1alpha1.ConditionBuilt, metav1.ConditionFalse, "Rejected")
 		},
+		"a registry that is not allowed is said, no run is started, and what runs goes on": func(w *world) {
+			w.given()
+			w.settle()
+			w.runSucceeds(digest1)
+			w.settle()
+			w.change(func(build *v1alpha1.Build) { build.Spec.Image.Name = "registry.example.org/app:1.0" })
+			w.wantWrites(w.sync(), "update builds/status", "event NotAllowed")
+			w.wantCondition(v1alpha1.ConditionBuilt, metav1.ConditionFalse, "NotAllowed")
+			if message := w.build().Status.Failure.Message; !strings.Contains(message, "spec.image.name") || !strings.Contains(message, "*.example.com") {
+				w.t.Errorf("the message is %q", message)
+			}
+			w.wantWrites(w.sync())
+			w.change(func(build *v1alpha1.Build) { build.Spec.Image.Name = "registry.example.com/app:2.0" })
+			w.wantWrites(w.sync(), "create jobs", "update builds/status", "event BuildStarted")
+		},
 		"a Job of a Build that was deleted before the finalizer was on it is stopped": func(w *world) {
 			w.given()
 			w.client.PrependReactor("update", "builds", func(clienttesting.Action) (bool, runtime.Object, error) {

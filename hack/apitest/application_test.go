@@ -5,6 +5,7 @@ package apitest
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -223,6 +224,10 @@ func TestAnExistingApplicationIsAdoptedOnlyOnRequest(t *testing.T) {
 		t.Errorf("its Service is %+v", s.service("shop").Spec)
 	case build.Status.Selector != "run=shop":
 		t.Errorf("the selector in status is %s", build.Status.Selector)
+	}
+	_, err := kubectl("", "patch", "build/shop", "--namespace="+s.ns, "--type=merge", "-p", `{"spec":{"deployment":{"containerName":null}}}`)
+	if err == nil || !strings.Contains(err.Error(), "spec.deployment.containerName cannot change once the application runs") {
+		t.Errorf("the container gets another name: %v", err)
 	}
 }
 

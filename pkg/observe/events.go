@@ -61,7 +61,7 @@ func Events(before, after v1alpha1.BuildStatus) []Event {
 	}
 	if failure := after.Failure; failure != nil && failure.Step != v1alpha1.StepDeploy && !sameFailure(before.Failure, failure) {
 		switch failure.Reason {
-		case v1alpha1.FailureResourceExists, v1alpha1.FailureRejected:
+		case v1alpha1.FailureResourceExists, v1alpha1.FailureRejected, v1alpha1.FailureNotAllowed:
 			warning(string(failure.Reason), failure.Message)
 		default:
 			if run := after.Run; run != nil && run.CompletionTime == nil {

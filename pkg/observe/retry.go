@@ -64,7 +64,7 @@ func Behavior(reason v1alpha1.FailureReason) string {
 	switch {
 	case rolloutReasons[reason]:
 		return "taken back"
-	case waitingReasons[reason], reason == v1alpha1.FailureResourceExists, reason == v1alpha1.FailureRejected, reason == v1alpha1.FailureUnavailable:
+	case waitingReasons[reason], reason == v1alpha1.FailureResourceExists, reason == v1alpha1.FailureRejected, reason == v1alpha1.FailureNotAllowed, reason == v1alpha1.FailureUnavailable:
 		return "goes on by itself"
 	case transientReasons[reason]:
 		return "tried again"

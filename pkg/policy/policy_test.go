@@ -275,6 +275,8 @@ func TestWhatAPolicyRefuses(t *testing.T) {
 			"spec.source.git.url: Forbidden: this repository is not among those that may be cloned here: git.example.com/team, *.example.org"}},
 		"another registry of the image": {registries: "registry.example.com/{namespace}", build: func(b *v1alpha1.Build) { b.Spec.Image.Name = "evil.com/x" }, want: []string{
 			"spec.image.name: Forbidden: this repository is not among those that may be used here: registry.example.com/team"}},
+		"an address for a host, where hosts are limited": {hosts: "git.example.com", build: builder(v1alpha1.Builder{HostAliases: []corev1.HostAlias{{IP: "10.0.0.1"}}}), want: []string{
+			"spec.builder.hostAliases: Forbidden: names may not be given addresses where hosts are limited"}},
 		"all that is wrong, in the order of the fields": {registries: "registry.example.com", hosts: "git.example.com", builders: Builders{v1alpha1.Kaniko, v1alpha1.Buildah},
 			build: func(b *v1alpha1.Build) {
 				b.Spec.Image.Name, b.Spec.Source.Git.URL = "evil.com/x", "git@evil.com:x"
