@@ -1,5 +1,5 @@
-# A static binary in an empty image. BASE and GOPROXY let a cluster without internet build it from its own sources.
-ARG BASE=docker.io/library/golang:1.26
+# A static binary in an empty image; hack/sbom.sh lists what is in it. BASE and GOPROXY let a cluster without internet build it from its own sources.
+ARG BASE=docker.io/library/golang:1.26.8
 FROM ${BASE} AS build
 ARG GOPROXY
 WORKDIR /src

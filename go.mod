@@ -2,6 +2,8 @@ module github.com/buildcontroller/build-controller
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/distribution/reference v0.6.0
 	github.com/opencontainers/go-digest v1.0.0

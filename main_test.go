@@ -3,7 +3,10 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -26,5 +29,34 @@ func TestFlagsAreDocumented(t *testing.T) {
 	}
 	if !strings.Contains(string(doc), table.String()) {
 		t.Errorf("docs/operations.md must have these rows:\n%s", table.String())
+	}
+}
+
+// TestTestsThatSecurityIsSaidToHaveExist holds the table of threats in docs/security.md to the tests.
+func TestTestsThatSecurityIsSaidToHaveExist(t *testing.T) {
+	doc, err := os.ReadFile("docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources strings.Builder
+	err = filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		sources.Write(source)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`((Test|Fuzz)[A-Za-z]+)`").FindAllStringSubmatch(string(doc), -1)
+	if len(named) < 20 {
+		t.Errorf("docs/security.md names %d tests", len(named))
+	}
+	for _, name := range named {
+		if !strings.Contains(sources.String(), "func "+name[1]+"(") {
+			t.Errorf("docs/security.md names %s, which does not exist", name[1])
+		}
 	}
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests: all of them, or the layers that are named.
 #
-#   lint   gofmt, vet, staticcheck, generated files
+#   lint   gofmt, vet, staticcheck, supply chain, generated files
 #   unit   pure functions, and the controller on fake clientsets
 #   api    a real etcd, kube-apiserver and kube-controller-manager with a fake kubelet
 #   e2e    a real node: git over ssh, kaniko, a registry, running applications (root)
@@ -28,6 +28,8 @@ lint() {
 	go list -tags=apitest,e2e ./... | grep -v /pkg/generated/ |
 		xargs go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 -tags=apitest,e2e
 	(cd hack/devcluster && go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...)
+	step "supply chain"
+	hack/verify-supply-chain.sh
 	step "generated files"
 	hack/verify-codegen.sh
 }

@@ -37,6 +37,8 @@ func TestTheControllerBuildsItselfAndRunsInTheCluster(t *testing.T) {
 		t.Error("there is a Deployment that nobody asked for")
 	}
 
+	s.expectSameBinary(s.build(self.Name))
+
 	// From here on nobody but the one in the cluster works; at the end the others
 	// need theirs again, also to clear this scene.
 	if err := cluster.controller.stop(); err != nil {
@@ -49,11 +51,15 @@ func TestTheControllerBuildsItselfAndRunsInTheCluster(t *testing.T) {
 	})
 	from := auditEnd(t)
 	role := install(t, image)
+	s.installWebhook()
 	example := s.example("go")
 	s.apply(example)
 	s.untilReady(example.Name)
 	s.expectDeployed(example.Name)
 	s.expectAnswer(example.Name, "", "Hello from Go, version v1\n")
+	if s.build(example.Name).Labels[v1alpha1.BuilderLabel] != "kaniko" {
+		t.Error("the webhook did not complete the Build")
+	}
 	s.expectEvents(example.Name, theUsualEvents)
 
 	const user = "system:serviceaccount:" + installed + ":" + installed
@@ -102,6 +108,58 @@ func (s *scene) self() *v1alpha1.Build {
 			Image: v1alpha1.Image{Name: s.image("build-controller"), Insecure: true},
 		},
 	}
+}
+
+// expectSameBinary builds the controller here, from the commit that a Build of it built, and finds the very same bytes in the image.
+func (s *scene) expectSameBinary(build *v1alpha1.Build) {
+	s.t.Helper()
+	source := newWorktree(s.t, "build-controller")
+	source.checkout(build.Status.Run.Commit)
+	binary := filepath.Join(s.t.TempDir(), "build-controller")
+	if _, err := output(exec.Command(filepath.Join(checkoutDir, "hack", "build.sh"), binary, source.dir)); err != nil {
+		s.t.Fatal(err)
+	}
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	image := build.Spec.Image.Name
+	if !bytes.Contains(layers(s.t, image, pushedArtifact(s.t, image)), content) {
+		s.t.Error("the image has another binary than the one built here")
+	}
+}
+
+// installWebhook does what artifacts/webhook.yaml says, and returns when a Build is refused that only the webhook refuses: one of a user who
+// may not get its Secret. The API server calls the pods through their Service.
+func (s *scene) installWebhook() {
+	s.t.Helper()
+	file := filepath.Join(checkoutDir, "artifacts", "webhook.yaml")
+	s.t.Cleanup(func() {
+		if _, err := kubectl("", "delete", "--ignore-not-found", "-f", file); err != nil {
+			s.t.Error(err)
+		}
+	})
+	for _, args := range [][]string{
+		{"apply", "-f", file},
+		{"set", "env", "--namespace", installed, "deployment/" + installed, "ENABLE_WEBHOOKS=true"},
+		{"rollout", "status", "--namespace", installed, "deployment/" + installed, "--timeout=3m"},
+		{"create", "rolebinding", "developer", "--namespace", s.ns, "--user=developer", "--role=developer"},
+		{"create", "role", "developer", "--namespace", s.ns, "--verb=create", "--resource=builds.buildcontroller.dev"},
+	} {
+		if _, err := kubectl("", args...); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	refused := s.example("go")
+	refused.Spec.Source.Git.SecretName = gitKeySecret
+	s.until(time.Minute, "a Build is refused that names a Secret of somebody else's", func() error {
+		_, err := kubectl(manifest(refused), "create", "--dry-run=server", "--namespace", s.ns, "--as=developer", "-f", "-")
+		if err == nil || !strings.Contains(err.Error(), "which developer may not use") {
+			time.AfterFunc(time.Second, s.notify) // nothing in the namespace tells when it is
+			return fmt.Errorf("kubectl says %w", err)
+		}
+		return nil
+	})
 }
 
 // install applies artifacts/install.yaml as it is but for the images, until the

@@ -8,6 +8,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"unicode"
 
 	"github.com/buildcontroller/build-controller/pkg/apis/build/v1alpha1"
 )
@@ -42,10 +44,18 @@ func Hash(build *v1alpha1.Build) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// maxToken bounds what may be anything up to 256 KiB, in bytes: the status has it for every run that it remembers.
+const maxToken = 200
+
 // Rebuild returns the value that asks for a new run of the same inputs: the annotation, or
-// when that was taken away the one the newest run was made for, since taking it away asks for nothing.
+// when that was taken away the one the newest run was made for, since taking it away asks for nothing. One that is long or
+// not fit to be shown is replaced by its hash.
 func Rebuild(build *v1alpha1.Build) string {
 	if token, ok := build.Annotations[v1alpha1.RebuildAnnotation]; ok {
+		if len(token) > maxToken || token != strings.TrimSpace(token) || strings.ContainsFunc(token, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			sum := sha256.Sum256([]byte(token))
+			return hex.EncodeToString(sum[:])
+		}
 		return token
 	}
 	if build.Status.Run != nil {
