@@ -109,6 +109,9 @@ func run(ctx context.Context, o options) error {
 	if o.workers < 1 {
 		return fmt.Errorf("-workers must be at least 1, not %d", o.workers)
 	}
+	if o.certificate.Lifetime < 10*time.Second {
+		return fmt.Errorf("-certificate-lifetime must be at least 10s, not %s", o.certificate.Lifetime)
+	}
 	config, namespace, err := load(o.kubeconfig)
 	if err != nil {
 		return err
@@ -128,9 +131,11 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("making a client of Builds: %w", err)
 	}
 
-	builds := NewBuildInformer(client, o.namespace)
-	var standby sync.WaitGroup // what a controller does that waits for the Lease as well
+	ctx, end := context.WithCancel(ctx) // whatever the reason
+	var standby sync.WaitGroup          // what a controller does that waits for the Lease as well
 	defer standby.Wait()
+	defer end()
+	builds := NewBuildInformer(client, o.namespace)
 	standby.Go(func() { builds.RunWithContext(ctx) })
 
 	// The adaptor finds a leader unhealthy that no longer renews its Lease; without election it is always content.
