@@ -396,10 +396,10 @@ func (t *tail) Write(p []byte) (int, error) {
 // start makes the Job of an attempt at the newest inputs. Its name is made of their hash, so it is made once, whatever crashes when. It returns
 // neither a Job nor an obstacle while garbage collection is about to make room.
 func (c *Controller) start(ctx context.Context, build *v1alpha1.Build, hash string, attempt int32) (*batchv1.Job, *v1alpha1.Failure, error) {
-	jobs, asked := c.kube.BatchV1().Jobs(build.Namespace), c.clock.Now()
 	if refused := c.policy.Check(build); len(refused) > 0 {
 		return nil, owned.NotAllowed(refused), nil
 	}
+	jobs, asked := c.kube.BatchV1().Jobs(build.Namespace), c.clock.Now()
 	job, err := jobs.Create(ctx, plan.Job(build, hash, attempt, c.steps), metav1.CreateOptions{FieldManager: v1alpha1.ManagedBy})
 	if err == nil {
 		c.setClock(asked, job.CreationTimestamp.Time)

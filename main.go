@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -54,12 +55,15 @@ type options struct {
 	leaseSpace  string
 }
 
+// enableWebhooks is the environment variable that does what -enable-webhooks does.
+const enableWebhooks = "ENABLE_WEBHOOKS"
+
 func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file; without it $KUBECONFIG, ~/.kube/config and at last the cluster the controller runs in")
 	flags.StringVar(&o.namespace, "namespace", "", "namespace whose Builds are worked on; empty for all")
 	flags.Float64Var(&o.qps, "kube-api-qps", -1, "most requests a second to the API server; negative leaves it to the server's priority and fairness")
 	flags.IntVar(&o.workers, "workers", 10, "number of Builds worked on at the same time")
-	flags.StringVar(&o.healthAddress, "health-address", "", "address that answers /healthz, for example :8081; empty for none")
+	flags.StringVar(&o.healthAddress, "health-address", "", "address that answers /healthz and /readyz, for example :8081; empty for none")
 	flags.StringVar(&o.steps.GitSync, "git-sync-image", "registry.k8s.io/git-sync/git-sync:v4.7.1", "image of the step that clones the repository")
 	flags.StringVar(&o.steps.Kaniko, "kaniko-image", "ghcr.io/osscontainertools/kaniko:v1.28.3", "image of the step that builds and pushes with kaniko")
 	flags.StringVar(&o.steps.BuildKit, "buildkit-image", "docker.io/moby/buildkit:v0.32.2-rootless", "image of the step that builds and pushes with BuildKit, rootless")
@@ -70,7 +74,8 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.Var(&o.policy.Registries, "allowed-registries", "registries that Builds may name, host[:port][/path], separated by commas; {namespace} in a path stands for that of the Build; empty for all")
 	flags.Var(&o.policy.GitHosts, "allowed-git-hosts", "git servers that Builds may name, host[:port][/path], separated by commas; {namespace} in a path stands for that of the Build; empty for all")
 	flags.Var(&o.policy.Builders, "allowed-builders", "builders that Builds may name, separated by commas; empty for all")
-	flags.BoolVar(&o.webhooks, "enable-webhooks", os.Getenv("ENABLE_WEBHOOKS") == "true", "serve the admission webhooks of artifacts/webhook.yaml; the environment variable ENABLE_WEBHOOKS=true does the same")
+	enabled, _ := strconv.ParseBool(os.Getenv(enableWebhooks)) // nonsense is an error of run
+	flags.BoolVar(&o.webhooks, "enable-webhooks", enabled, "serve the admission webhooks of artifacts/webhook.yaml; the environment variable ENABLE_WEBHOOKS=true does the same")
 	flags.StringVar(&o.webhookAddress, "webhook-address", ":9443", "address of the webhooks")
 	flags.StringVar(&o.certificate.Configuration, "webhook-configuration", v1alpha1.ManagedBy, "name of the webhook configurations whose certificate authority the controller keeps")
 	flags.DurationVar(&o.certificate.Lifetime, "certificate-lifetime", 90*24*time.Hour, "lifetime of a certificate that the controller makes; it is renewed when a third is left, and its authority lives four times as long")
@@ -108,6 +113,16 @@ func run(ctx context.Context, o options) error {
 	}
 	if o.workers < 1 {
 		return fmt.Errorf("-workers must be at least 1, not %d", o.workers)
+	}
+	if value := os.Getenv(enableWebhooks); value != "" {
+		if _, err := strconv.ParseBool(value); err != nil {
+			return fmt.Errorf("$%s must be true or false, not %q", enableWebhooks, value)
+		}
+	}
+	for name, request := range o.steps.Requests {
+		if limit, limited := o.steps.Limits[name]; limited && limit.Cmp(request) < 0 {
+			return fmt.Errorf("-default-limits: the limit of %s, %s, is below the request of %s in -default-requests", name, &limit, &request)
+		}
 	}
 	if o.certificate.Lifetime < 10*time.Second {
 		return fmt.Errorf("-certificate-lifetime must be at least 10s, not %s", o.certificate.Lifetime)
@@ -224,7 +239,9 @@ func (o options) serve(ctx context.Context, running *sync.WaitGroup, kube kubern
 	var secure *tls.Config
 	if o.webhooks || !local {
 		o.certificate.Namespace, o.certificate.Secret = namespace, v1alpha1.ManagedBy+"-certificate"
-		o.certificate.Host = v1alpha1.ManagedBy + "-metrics." + namespace + ".svc"
+		for _, service := range []string{"-webhook.", "-metrics."} {
+			o.certificate.Hosts = append(o.certificate.Hosts, v1alpha1.ManagedBy+service+namespace+".svc")
+		}
 		if !o.webhooks {
 			o.certificate.Configuration = ""
 		}
@@ -235,7 +252,7 @@ func (o options) serve(ctx context.Context, running *sync.WaitGroup, kube kubern
 		secure = &tls.Config{GetCertificate: keeper.GetCertificate, MinVersion: tls.VersionTLS12}
 	}
 	if o.webhooks {
-		webhook := &admission.Webhook{Policy: o.policy, Builds: builds.GetIndexer(), Access: kube.AuthorizationV1()}
+		webhook := &admission.Webhook{Policy: o.policy, Builds: builds.GetIndexer(), Synced: builds.HasSynced, Access: kube.AuthorizationV1()}
 		certified := ready
 		ready = func() error {
 			if !builds.HasSynced() {
@@ -243,7 +260,7 @@ func (o options) serve(ctx context.Context, running *sync.WaitGroup, kube kubern
 			}
 			return certified()
 		}
-		if err := listen(ctx, "webhook-address", o.webhookAddress, webhook.Handler(registry.Reviewed), secure); err != nil {
+		if err := listen(ctx, running, "webhook-address", o.webhookAddress, webhook.Handler(registry.Reviewed), secure); err != nil {
 			return err
 		}
 	}
@@ -254,7 +271,7 @@ func (o options) serve(ctx context.Context, running *sync.WaitGroup, kube kubern
 		} else {
 			handler = metrics.Guarded(kube, handler)
 		}
-		if err := listen(ctx, "metrics-address", o.metricsAddress, handler, tls); err != nil {
+		if err := listen(ctx, running, "metrics-address", o.metricsAddress, handler, tls); err != nil {
 			return err
 		}
 	}
@@ -273,7 +290,7 @@ func (o options) serve(ctx context.Context, running *sync.WaitGroup, kube kubern
 	}
 	answer("/healthz", alive)
 	answer("/readyz", func(*http.Request) error { return ready() })
-	return listen(ctx, "health-address", o.healthAddress, health, nil)
+	return listen(ctx, running, "health-address", o.healthAddress, health, nil)
 }
 
 // loopback says whether an address can be reached from this machine, or this pod, only.
@@ -284,7 +301,7 @@ func loopback(address string) bool {
 }
 
 // listen serves until ctx ends, with TLS if there is a configuration of it.
-func listen(ctx context.Context, name, address string, handler http.Handler, secure *tls.Config) error {
+func listen(ctx context.Context, running *sync.WaitGroup, name, address string, handler http.Handler, secure *tls.Config) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("-%s: %w", name, err)
@@ -300,7 +317,8 @@ func listen(ctx context.Context, name, address string, handler http.Handler, sec
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 		ErrorLog:    klog.NewStandardLogger("INFO"), // a client that does not trust us is no error of ours
 	}
-	context.AfterFunc(ctx, func() {
+	running.Go(func() {
+		<-ctx.Done()
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		_ = server.Shutdown(ending) // what is under way is answered

@@ -13,6 +13,7 @@ import (
 
 // TestFlagsAreDocumented holds the table of flags in docs/operations.md to the code.
 func TestFlagsAreDocumented(t *testing.T) {
+	t.Setenv(enableWebhooks, "")
 	var table strings.Builder
 	flags := flag.NewFlagSet("build-controller", flag.ContinueOnError)
 	new(options).addFlags(flags)

@@ -20,7 +20,7 @@ import (
 var identity types.NamespacedName
 
 // installed are the manifests whose rights the controllers have.
-var installed = []string{"install.yaml", "webhook.yaml", "metrics.yaml"}
+var installed = []string{"install.yaml", "certificate.yaml", "webhook.yaml", "metrics.yaml"}
 
 // applyIdentity applies them without the Deployment, since the controllers run here, where a test can kill them, and without the
 // webhook configurations, which a test installs for itself.

@@ -133,14 +133,14 @@ func (s *scene) expectSameBinary(build *v1alpha1.Build) {
 // may not get its Secret. The API server calls the pods through their Service.
 func (s *scene) installWebhook() {
 	s.t.Helper()
-	file := filepath.Join(checkoutDir, "artifacts", "webhook.yaml")
+	certificate, file := filepath.Join(checkoutDir, "artifacts", "certificate.yaml"), filepath.Join(checkoutDir, "artifacts", "webhook.yaml")
 	s.t.Cleanup(func() {
-		if _, err := kubectl("", "delete", "--ignore-not-found", "-f", file); err != nil {
+		if _, err := kubectl("", "delete", "--ignore-not-found", "-f", file, "-f", certificate); err != nil {
 			s.t.Error(err)
 		}
 	})
 	for _, args := range [][]string{
-		{"apply", "-f", file},
+		{"apply", "-f", certificate, "-f", file},
 		{"set", "env", "--namespace", installed, "deployment/" + installed, "ENABLE_WEBHOOKS=true"},
 		{"rollout", "status", "--namespace", installed, "deployment/" + installed, "--timeout=3m"},
 		{"create", "rolebinding", "developer", "--namespace", s.ns, "--user=developer", "--role=developer"},

@@ -7,6 +7,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
@@ -21,7 +22,7 @@ type access struct {
 const maxMissing = 10
 
 // missing returns those names of a resource that the user may not use with that verb, the first ones of very many.
-func (a access) missing(ctx context.Context, verb, resource string, names []string) ([]string, error) {
+func (a access) missing(ctx context.Context, verb string, resource schema.GroupResource, names []string) ([]string, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
@@ -45,7 +46,7 @@ func (a access) missing(ctx context.Context, verb, resource string, names []stri
 }
 
 // may asks about one object, or about all of them when it has no name.
-func (a access) may(ctx context.Context, verb, resource, name string) (bool, error) {
+func (a access) may(ctx context.Context, verb string, resource schema.GroupResource, name string) (bool, error) {
 	extra := make(map[string]authorizationv1.ExtraValue, len(a.user.Extra))
 	for key, values := range a.user.Extra {
 		extra[key] = authorizationv1.ExtraValue(values)
@@ -54,7 +55,7 @@ func (a access) may(ctx context.Context, verb, resource, name string) (bool, err
 		ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace},
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: a.user.Username, UID: a.user.UID, Groups: a.user.Groups, Extra: extra,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: a.namespace, Verb: verb, Resource: resource, Name: name},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: a.namespace, Verb: verb, Group: resource.Group, Resource: resource.Resource, Name: name},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {

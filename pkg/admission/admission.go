@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/tools/cache"
@@ -51,8 +52,9 @@ func destinations(build *v1alpha1.Build) []string {
 type Webhook struct {
 	// Policy is what Builds may name.
 	Policy policy.Policy
-	// Builds are those that are there, with Indexers.
+	// Builds are those that are there, with Indexers; Synced says whether that is all of them.
 	Builds cache.Indexer
+	Synced cache.InformerSynced
 	// Access is where it is asked what a user may do.
 	Access authorizationclient.LocalSubjectAccessReviewsGetter
 }
@@ -62,6 +64,9 @@ func (w *Webhook) Validate(ctx context.Context, request *admissionv1.AdmissionRe
 	build, old, err := decode(request)
 	if err != nil || !matters(build, old) {
 		return &admissionv1.AdmissionResponse{Allowed: true}, err
+	}
+	if !w.Synced() {
+		return nil, errors.New("not all Builds are known yet")
 	}
 	refused := w.Policy.Check(build)
 	refused = append(refused, w.clashes(build, old)...)
@@ -191,18 +196,22 @@ func (w *Webhook) clashes(build, old *v1alpha1.Build) field.ErrorList {
 	return refused
 }
 
-// unusable returns what the Build names and the user may not use. A Build brings Secrets into pods whose code the user writes, and
-// runs them as a ServiceAccount.
+// unusable returns what the Build names and the user may not use. A Build brings Secrets into pods whose code the user writes, runs them
+// as a ServiceAccount, and puts that code into an application that it adopts.
 func (w *Webhook) unusable(ctx context.Context, build *v1alpha1.Build, pods []corev1.PodSpec, access access) (field.ErrorList, error) {
 	named := namesOf(build, pods)
 	var refused field.ErrorList
 	for _, kind := range []struct {
-		verb, resource string
-		names          []string
-		what           string
+		verb     string
+		resource schema.GroupResource
+		names    []string
+		what     string
 	}{
-		{"get", "secrets", named.secrets, "Secret"},
-		{"impersonate", "serviceaccounts", named.serviceAccounts, "ServiceAccount"},
+		{"get", schema.GroupResource{Resource: "secrets"}, named.secrets, "Secret"},
+		{"impersonate", schema.GroupResource{Resource: "serviceaccounts"}, named.serviceAccounts, "ServiceAccount"},
+		{"patch", schema.GroupResource{Group: "apps", Resource: "deployments"}, named.deployments, "Deployment"},
+		{"patch", schema.GroupResource{Resource: "services"}, named.services, "Service"},
+		{"patch", schema.GroupResource{Group: "networking.k8s.io", Resource: "ingresses"}, named.ingresses, "Ingress"},
 	} {
 		missing, err := access.missing(ctx, kind.verb, kind.resource, kind.names)
 		if err != nil {

@@ -108,7 +108,7 @@ func webhook(access *rights, builds ...*v1alpha1.Build) *Webhook {
 	for _, build := range builds {
 		_ = indexer.Add(build)
 	}
-	return &Webhook{Builds: indexer, Access: access}
+	return &Webhook{Builds: indexer, Synced: func() bool { return true }, Access: access}
 }
 
 // request is what the API server asks when jane makes a Build out of the old one, nil for none.

@@ -39,6 +39,8 @@ func podsOf(build *v1alpha1.Build) ([]corev1.PodSpec, *v1alpha1.Failure) {
 // names are what a Build names that somebody may not be allowed to use, sorted.
 type names struct {
 	secrets, serviceAccounts []string
+	// What is to be adopted.
+	deployments, services, ingresses []string
 }
 
 // namesOf returns what is named in the pods of a Build, or in its Ingress: wherever it stands in the Build, that is where it is used.
@@ -48,10 +50,22 @@ func namesOf(build *v1alpha1.Build, pods []corev1.PodSpec) names {
 		found.secrets = appendSecrets(found.secrets, reflect.ValueOf(pod))
 		found.serviceAccounts = append(found.serviceAccounts, pod.ServiceAccountName, pod.DeprecatedServiceAccount)
 	}
-	if app := build.Spec.Deployment; app != nil && app.Ingress != nil {
-		found.secrets = append(found.secrets, app.Ingress.TLSSecretName)
+	if app := build.Spec.Deployment; app != nil {
+		if app.Ingress != nil {
+			found.secrets = append(found.secrets, app.Ingress.TLSSecretName)
+		}
+		if app.Adopt {
+			found.deployments = []string{build.Name}
+			if app.Service != nil {
+				found.services = []string{build.Name}
+			}
+			if app.Ingress != nil {
+				found.ingresses = []string{build.Name}
+			}
+		}
 	}
-	return names{unique(found.secrets), unique(found.serviceAccounts)}
+	found.secrets, found.serviceAccounts = unique(found.secrets), unique(found.serviceAccounts)
+	return found
 }
 
 func unique(all []string) []string {

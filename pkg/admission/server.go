@@ -22,8 +22,11 @@ const (
 const (
 	// maxBody bounds a review, in bytes: it holds a Build twice, and the API server takes none of more than 3 MiB.
 	maxBody = 7 << 20
-	// maxReviews bounds how many are decided at the same time, and so the memory they take. Others wait.
+	// maxReading and maxReviews bound how many are read and decided at the same time, and so the memory they take. Others wait.
+	maxReading = 32
 	maxReviews = 8
+	// readTimeout bounds how long a body may take: the API server sends it at once, and who does not must not keep others waiting.
+	readTimeout = 2 * time.Second
 )
 
 // decide answers a request; an error means that nobody can say.
@@ -34,29 +37,33 @@ type Observe func(webhook string, allowed bool, took time.Duration)
 
 // Handler serves the webhooks.
 func (w *Webhook) Handler(observe Observe) http.Handler {
-	turns := make(chan struct{}, maxReviews)
+	reading, deciding := make(chan struct{}, maxReading), make(chan struct{}, maxReviews)
 	mux := http.NewServeMux()
 	for path, decide := range map[string]decide{ValidatePath: w.Validate, DefaultPath: w.Default} {
 		mux.HandleFunc("POST "+path, func(writer http.ResponseWriter, r *http.Request) {
 			start := time.Now()
-			select {
-			case turns <- struct{}{}:
-				defer func() { <-turns }()
-			case <-r.Context().Done():
-				return
-			}
 			if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 				http.Error(writer, "the body of a review is application/json", http.StatusUnsupportedMediaType)
 				return
 			}
+			if !enter(r.Context(), reading) {
+				return
+			}
+			defer func() { <-reading }()
+			_ = http.NewResponseController(writer).SetReadDeadline(time.Now().Add(readTimeout)) // which only a test's writer does not know
 			body, err := io.ReadAll(http.MaxBytesReader(writer, r.Body, maxBody))
 			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 				http.Error(writer, "the review is too large", http.StatusRequestEntityTooLarge)
 				return
 			}
 			if err != nil {
-				return // the other side is gone
+				http.Error(writer, "the body cannot be read", http.StatusBadRequest)
+				return
 			}
+			if !enter(r.Context(), deciding) {
+				return
+			}
+			defer func() { <-deciding }()
 			var review admissionv1.AdmissionReview
 			if err := json.Unmarshal(body, &review); err != nil || review.Request == nil {
 				http.Error(writer, "the body is no AdmissionReview with a request", http.StatusBadRequest)
@@ -79,4 +86,14 @@ func (w *Webhook) Handler(observe Observe) http.Handler {
 		})
 	}
 	return mux
+}
+
+// enter waits for a place, unless whoever asks has gone.
+func enter(ctx context.Context, places chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

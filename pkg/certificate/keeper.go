@@ -41,8 +41,8 @@ const (
 type Options struct {
 	// Namespace of the Secret, and Secret its name.
 	Namespace, Secret string
-	// Host that the certificate is always good for, beside those that the webhook configurations name.
-	Host string
+	// Hosts that the certificate is always good for, beside those that the webhook configurations name.
+	Hosts []string
 	// Configuration is the name of the webhook configurations that are to trust the certificate; empty for none.
 	Configuration string
 	// Lifetime of a certificate; it is renewed when a third is left. Its authority lives four times as long.
@@ -115,10 +115,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		return
 	}
 	// Only who fills the Secret needs to see, and so to have a right on, the configurations.
-	watch := sync.OnceValue(func() bool {
-		feeds.Go(func() { k.configurations.run(ctx) })
-		return cache.WaitForCacheSync(ctx.Done(), k.configurations.hasSynced)
-	})
+	watch := sync.OnceFunc(func() { feeds.Go(func() { k.configurations.run(ctx) }) })
 	for ctx.Err() == nil {
 		again, err := k.sync(ctx, watch)
 		if apierrors.IsConflict(err) {
@@ -139,20 +136,22 @@ func (k *Keeper) Run(ctx context.Context) {
 }
 
 // sync serves what is in the Secret, and brings Secret and configurations to what they should be. It returns when to look again.
-func (k *Keeper) sync(ctx context.Context, watch func() bool) (time.Duration, error) {
+func (k *Keeper) sync(ctx context.Context, watch func()) (time.Duration, error) {
 	secret, ok := k.secret.Get(cache.ObjectName{Namespace: k.options.Namespace, Name: k.options.Secret})
 	if !ok {
-		return 0, fmt.Errorf("there is no Secret %s/%s; apply artifacts/webhook.yaml, which has it", k.options.Namespace, k.options.Secret)
+		return 0, fmt.Errorf("there is no Secret %s/%s; apply artifacts/certificate.yaml, which has it", k.options.Namespace, k.options.Secret)
 	}
 	have := materialOf(secret)
-	if err := k.serve(ctx, have); err != nil && have.foreign() {
-		return 0, fmt.Errorf("the certificate in the Secret %s cannot be used: %w", k.options.Secret, err)
-	}
-	if have.foreign() {
+	unusable := k.serve(ctx, have)
+	if foreign(secret) {
+		if unusable != nil {
+			return 0, fmt.Errorf("the certificate in the Secret %s cannot be used: %w", k.options.Secret, unusable)
+		}
 		return time.Hour, nil // its owner renews it, and the watch shows that
 	}
-	if !watch() {
-		return 0, nil // the end
+	watch()
+	if !k.configurations.hasSynced() {
+		return time.Second, nil // their feeds say why, if it is for long
 	}
 	now := time.Now()
 	settled, wait := k.settled(have, now)
@@ -181,6 +180,12 @@ func (k *Keeper) sync(ctx context.Context, watch func() bool) (time.Duration, er
 	return max(again.Sub(now), time.Second), nil
 }
 
+// foreign is of a Secret that somebody else fills: cert-manager says so, others give no key to sign with.
+func foreign(secret *corev1.Secret) bool {
+	m := materialOf(secret)
+	return secret.Annotations["cert-manager.io/certificate-name"] != "" || len(m.cert) > 0 && len(m.authorityKey) == 0
+}
+
 // serve serves with a certificate from now on.
 func (k *Keeper) serve(ctx context.Context, m material) error {
 	pair, err := m.serving()
@@ -202,13 +207,16 @@ func (k *Keeper) settled(m material, now time.Time) (bool, time.Duration) {
 	if k.trusted == nil || !bytes.Equal(k.trusted, m.authorities) {
 		k.trusted, k.trustedSince = m.authorities, now
 	}
-	wait := min(maxSettle, k.options.Lifetime/100) - now.Sub(k.trustedSince)
+	wait := min(maxSettle, k.options.Lifetime/20) - now.Sub(k.trustedSince)
 	return wait <= 0, max(wait, 0)
 }
 
 // hosts are all names by which the certificate's server is called.
 func (k *Keeper) hosts() []string {
-	all := map[string]bool{k.options.Host: true}
+	all := map[string]bool{}
+	for _, host := range k.options.Hosts {
+		all[host] = true
+	}
 	for client := range k.configurations.clients() {
 		switch {
 		case client.Service != nil:

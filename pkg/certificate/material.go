@@ -57,9 +57,6 @@ func (m material) equal(other material) bool {
 		bytes.Equal(m.cert, other.cert) && bytes.Equal(m.key, other.key)
 }
 
-// foreign is a certificate that somebody else makes and renews, cert-manager for example.
-func (m material) foreign() bool { return len(m.cert) > 0 && len(m.authorityKey) == 0 }
-
 // serving returns the certificate to serve with.
 func (m material) serving() (*tls.Certificate, error) {
 	pair, err := tls.X509KeyPair(m.cert, m.key)

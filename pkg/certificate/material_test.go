@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	certutil "k8s.io/client-go/util/cert"
 )
 
@@ -165,15 +167,20 @@ func TestACertificateThatNobodyAcceptsIsReplacedAtOnce(t *testing.T) {
 
 func TestWhatSomebodyElseFillsIsForeign(t *testing.T) {
 	ours := made(t, start)
+	byOthers := map[string]string{"cert-manager.io/certificate-name": "build-controller"}
 	for name, c := range map[string]struct {
-		m    material
-		want bool
+		m           material
+		annotations map[string]string
+		want        bool
 	}{
-		"an empty Secret":   {material{}, false},
-		"ours":              {ours, false},
-		"one without a key": {material{authorities: ours.authorities, cert: ours.cert, key: ours.key}, true},
+		"an empty Secret":                        {material{}, nil, false},
+		"ours":                                   {ours, nil, false},
+		"one without a key":                      {material{authorities: ours.authorities, cert: ours.cert, key: ours.key}, nil, true},
+		"one that cert-manager has taken over":   {ours, byOthers, true},
+		"one that cert-manager is about to fill": {material{}, byOthers, true},
 	} {
-		if got := c.m.foreign(); got != c.want {
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Annotations: c.annotations}, Data: c.m.data()}
+		if got := foreign(secret); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -204,13 +204,19 @@ func events(logger klog.Logger, client kubernetes.Interface, namespace, name, ki
 		}),
 		Example: &corev1.Event{},
 		Changed: changed,
-		Strip:   func(event *corev1.Event) { event.ManagedFields = nil },
+		Strip: func(event *corev1.Event) {
+			event.ManagedFields = nil
+			event.Message = event.Message[:min(len(event.Message), maxMessage)] // anybody may write Events of a megabyte
+		},
 		Indexers: cache.Indexers{ByInvolved: func(obj any) ([]string, error) {
 			involved := obj.(*corev1.Event).InvolvedObject
 			return []string{InvolvedKey(involved.Kind, involved.Namespace, involved.Name)}, nil
 		}},
 	})
 }
+
+// maxMessage bounds what is kept of an Event's message, in bytes: failures are told by how it begins.
+const maxMessage = 4096
 
 // listsAndWatches is the part of a typed client that a Reflector needs.
 type listsAndWatches[L runtime.Object] interface {

@@ -216,6 +216,10 @@ var credentials = []func(token string) string{
 	func(s string) string { return "NPM_TOKEN=" + s },
 	func(s string) string { return "DB_PASSWORD=\"" + s + "\"" },
 	func(s string) string { return "--build-arg=api_key='" + s + "'" },
+	func(s string) string {
+		return `{"auths": {"h": {"username": "jane", "password": "` + s + `", "auth": "` + s + `=="}}}`
+	},
+	func(s string) string { return `unknown instruction: {"auths":{"h":{"auth":"` + s + `"}}}` },
 	func(s string) string { return "ghp_" + s },
 	func(s string) string { return "github_pat_" + s },
 	func(s string) string { return "glpat-" + s },

@@ -14,6 +14,8 @@ var secrets = []struct {
 	{regexp.MustCompile(`(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\z)`), "$1 ***"},
 	{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[\w.~+/-]{12,}=*`), "$1 ***"},
 	{regexp.MustCompile(`(?i)\b(\w*(?:password|passwd|secret|token|api_?key|access_?key)\w*=)(\\"[^"\n]*"|"[^"\n]*"|'[^'\n]*'|[^\s"'&;]+)`), "$1***"},
+	// the same in JSON, also as text in JSON: a docker config.json
+	{regexp.MustCompile(`(?i)(\\*"(?:auth|\w*(?:password|passwd|secret|token|api_?key|access_?key)\w*)\\*"\s*:\s*\\*")[^"\\\n]+`), "$1***"},
 	{regexp.MustCompile(`\bgh[pousr]_\w{16,}|\bgithub_pat_\w{16,}`), "***"},                  // GitHub
 	{regexp.MustCompile(`\bgl[a-z]{2,6}-[\w-]{16,}`), "***"},                                 // GitLab
 	{regexp.MustCompile(`\bAT(?:ATT|BB|CTT)\w[\w=-]{15,}`), "***"},                           // Bitbucket

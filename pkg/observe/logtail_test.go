@@ -43,6 +43,7 @@ func TestCredentialsAreMasked(t *testing.T) {
 		"https://user:pa@ss@h/r":                                         "https://user:***@h/r",
 		"https://user@h/r ssh://git@h:22/r http://h:80/a@b":              "https://user@h/r ssh://git@h:22/r http://h:80/a@b",
 		"https://0123456789abcdef0123@h/r":                               "https://***@h/r",
+		`{\"author\": \"Ada\", \"auth\": \"YTpi\"}`:                      `{\"author\": \"Ada\", \"auth\": \"***\"}`,
 		"ghp_0123456789abcdef0123":                                       "***",
 		"github_pat_0123456789abcdef0123":                                "***",
 		"glpat-0123456789abcdef0123":                                     "***",

@@ -50,12 +50,13 @@ const lateness = 30 * time.Second
 // Observe tells what became of the run whose Job is in the evidence.
 func Observe(e Evidence, now time.Time) Run {
 	job := e.Job
+	// A user may have written them: whoever may make Jobs can make one that says that it is of this Build.
 	run := Run{Run: v1alpha1.Run{
 		Job:       job.Name,
-		Hash:      job.Annotations[v1alpha1.InputsAnnotation],
+		Hash:      oneLine(job.Annotations[v1alpha1.InputsAnnotation]),
 		Attempt:   attempt(job),
-		Revision:  job.Annotations[v1alpha1.RevisionAnnotation],
-		Rebuild:   job.Annotations[v1alpha1.RebuildAnnotation],
+		Revision:  oneLine(job.Annotations[v1alpha1.RevisionAnnotation]),
+		Rebuild:   oneLine(job.Annotations[v1alpha1.RebuildAnnotation]),
 		StartTime: &job.CreationTimestamp,
 	}}
 	pod := decisive(e.Pods)
@@ -251,7 +252,7 @@ func readCommit(run *v1alpha1.Run, pod *corev1.Pod) {
 	run.Author, run.Subject = oneLine(lines[2]), oneLine(lines[3])
 }
 
-// oneLine makes text of a commit safe to show.
+// oneLine makes text of a commit or an annotation safe to show.
 func oneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

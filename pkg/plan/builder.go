@@ -80,7 +80,7 @@ func builderContainer(build *v1alpha1.Build, steps Steps) corev1.Container {
 		Image:                    cmp.Or(settings.Image, b.image(steps)),
 		Args:                     append(b.args(b, build), settings.Args...),
 		Env:                      userEnv(build),
-		Resources:                ptr.Deref(settings.Resources, steps.resources()),
+		Resources:                steps.resources(build),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		VolumeMounts:             builderMounts(build, b),
 		SecurityContext:          b.security.DeepCopy(),

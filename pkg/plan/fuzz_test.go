@@ -312,7 +312,9 @@ func FuzzJobName(f *testing.F) {
 			t.Errorf("two attempts are called %q", job.Name)
 		}
 		run := observe.Observe(observe.Evidence{Job: job, Build: build}, time.Unix(0, 0))
-		if run.Hash != Hash(build) || run.Attempt != attempt || run.Rebuild != rebuild || run.Revision != revision {
+		shown := !strings.ContainsFunc(revision, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) &&
+			strings.TrimSpace(revision) == revision && utf8.RuneCountInString(revision) <= maxToken
+		if run.Hash != Hash(build) || run.Attempt != attempt || utf8.ValidString(rebuild) && run.Rebuild != Rebuild(build) || shown && run.Revision != revision {
 			t.Errorf("of the Job is read %+v", run.Run)
 		}
 	})

@@ -78,7 +78,7 @@ func gitSync(build *v1alpha1.Build, steps Steps) corev1.Container {
 			corev1.EnvVar{Name: "CONTEXT_DIR", Value: escaped(build.Spec.Source.ContextDir)},
 			corev1.EnvVar{Name: "GIT_SECRET", Value: escaped(git.SecretName)},
 			corev1.EnvVar{Name: "REGISTRY_SECRET", Value: escaped(build.Spec.Image.SecretName)}),
-		Resources:                steps.resources(),
+		Resources:                steps.resources(build),
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 		VolumeMounts:             mounts,
 		SecurityContext: &corev1.SecurityContext{

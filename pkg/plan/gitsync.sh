@@ -74,8 +74,17 @@ done
 umask 022
 
 /git-sync "$@"
-# Of a termination message only the last 4096 bytes are kept, so author and subject are cut.
-git -C /workspace/source log -1 --no-show-signature --format='%H%n%aI%n%<(200,trunc)%an%n%<(200,trunc)%s' >/dev/termination-log
-if [ ! -d "/workspace/source/$CONTEXT_DIR" ]; then
+# Of a termination message only the last 4096 bytes are kept, so author and subject are cut. git itself does not cut
+# what has control characters in it.
+text=$(git -C /workspace/source log -1 --no-show-signature --format='%H%n%aI%n%an%n%s')
+printf '%s\n' "$text" | cut -b 1-800 >/dev/termination-log
+# A link that leads out of the repository would have the builder's own files copied.
+root=$(readlink -f /workspace/source)
+directory=$(readlink -f "/workspace/source/$CONTEXT_DIR") || true
+case $directory/ in
+"$root"/*) ;;
+*) directory= ;;
+esac
+if [ ! -d "$directory" ]; then
 	refuse "the repository has no directory \"$CONTEXT_DIR\""
 fi

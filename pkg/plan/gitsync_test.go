@@ -116,6 +116,23 @@ func TestGitSyncScript(t *testing.T) {
 			t.Error(ok, out)
 		}
 	})
+	t.Run("a link that leads out of the repository is no directory of it", func(t *testing.T) {
+		s := newScript(t)
+		for name, to := range map[string]string{"up": "..", "root": "/", "beside": "../source-of-another", "within": "services"} {
+			if err := os.Symlink(to, filepath.Join(s.root, "workspace/source", name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Mkdir(filepath.Join(s.root, "workspace/source-of-another"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{"up", "root", "beside", "up/source/..", "within", "./within/", ""} {
+			out, ok := s.run("TRANSPORT=https", "GIT_SECRET=", "CONTEXT_DIR="+dir)
+			if inside := dir == "" || strings.Contains(dir, "within"); ok != inside {
+				t.Errorf("%q: %s", dir, out)
+			}
+		}
+	})
 	t.Run("an ssh key for the submodules of a repository over https", func(t *testing.T) {
 		s := newScript(t)
 		s.write("etc/git-secret/ssh", "any\n")

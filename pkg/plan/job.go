@@ -27,7 +27,7 @@ const DefaultTimeout = 30 * time.Minute
 type Steps struct {
 	// Images of git-sync and of the builders.
 	GitSync, Kaniko, BuildKit, Buildah string
-	// Requests and Limits of the container that clones, and of the one that builds if the Build has no spec.builder.resources.
+	// Requests and Limits of both containers if the Build has no spec.builder.resources.
 	Requests, Limits Quantities
 }
 
@@ -41,6 +41,9 @@ func (q *Quantities) Set(value string) error {
 		name, text, _ := strings.Cut(entry, "=")
 		if name == "" || !quantity(text) {
 			return fmt.Errorf("%q must be a resource and a quantity, for example memory=128Mi", entry)
+		}
+		if !strings.Contains(name, "/") && !slices.Contains([]string{"cpu", "memory", "ephemeral-storage"}, name) {
+			return fmt.Errorf("there is no resource %q; there are cpu, memory, ephemeral-storage, and those with a / in their name", name)
 		}
 		(*q)[corev1.ResourceName(name)] = resource.MustParse(text)
 	}
@@ -57,8 +60,11 @@ func (q Quantities) String() string {
 	return strings.Join(entries, ",")
 }
 
-// resources are those of a container that has none of its own.
-func (s Steps) resources() corev1.ResourceRequirements {
+// resources of each container: they run one after the other, so a pod needs them once.
+func (s Steps) resources(build *v1alpha1.Build) corev1.ResourceRequirements {
+	if build.Spec.Builder != nil && build.Spec.Builder.Resources != nil {
+		return *build.Spec.Builder.Resources
+	}
 	return corev1.ResourceRequirements{Requests: maps.Clone(corev1.ResourceList(s.Requests)), Limits: maps.Clone(corev1.ResourceList(s.Limits))}
 }
 

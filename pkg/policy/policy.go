@@ -30,8 +30,8 @@ type Policy struct {
 	Builders Builders
 }
 
-// userConfig are variables by which git or git-sync could be told to clone from elsewhere.
-var userConfig = regexp.MustCompile(`^(GIT|XDG_|HOME$)`)
+// userConfig are variables by which git, git-sync or a builder could be told to go elsewhere, or through somebody else.
+var userConfig = regexp.MustCompile(`(?i)^(GIT|XDG_|HOME$|(https?|all|no)_proxy$|SSL_CERT_|KANIKO_|BUILDAH_|BUILDKIT|BUILDCTL_|DOCKER_|REGISTRY_|REGISTRIES_|CONTAINERS_)`)
 
 // Check returns what the policy does not allow of a Build whose format the CRD has accepted.
 func (p Policy) Check(build *v1alpha1.Build) field.ErrorList {
@@ -49,11 +49,6 @@ func (p Policy) Check(build *v1alpha1.Build) field.ErrorList {
 		at := spec.Child("source", "git", "url")
 		if host, repository, ok := gitPlace(source.Git.URL); !ok || !p.GitHosts.allow(build.Namespace, host, repository) {
 			refuse(at, "this repository is not among those that may be cloned here: %s", p.GitHosts.in(build.Namespace))
-		}
-		for i, env := range builder.Env {
-			if userConfig.MatchString(env.Name) {
-				refuse(spec.Child("builder", "env").Index(i).Child("name"), "variables that configure git may not be set where the hosts of repositories are limited")
-			}
 		}
 	}
 
@@ -77,13 +72,20 @@ func (p Policy) Check(build *v1alpha1.Build) field.ErrorList {
 				}
 			}
 		}
-		if len(builder.Args) > 0 {
-			refuse(spec.Child("builder", "args"), "flags of the builder may not be given where registries are limited: some push elsewhere")
-		}
 	}
 
-	if len(builder.HostAliases) > 0 && len(p.GitHosts)+len(p.Registries) > 0 {
-		refuse(spec.Child("builder", "hostAliases"), "names may not be given addresses where hosts are limited")
+	if len(p.GitHosts)+len(p.Registries) > 0 { // what would lead around them
+		if len(builder.Args) > 0 {
+			refuse(spec.Child("builder", "args"), "flags of the builder may not be given where hosts are limited: some clone or push elsewhere")
+		}
+		if len(builder.HostAliases) > 0 {
+			refuse(spec.Child("builder", "hostAliases"), "names may not be given addresses where hosts are limited")
+		}
+		for i, env := range builder.Env {
+			if userConfig.MatchString(env.Name) {
+				refuse(spec.Child("builder", "env").Index(i).Child("name"), "variables that configure git, proxies or the builder may not be set where hosts are limited")
+			}
+		}
 	}
 	if name := plan.BuilderName(build); len(p.Builders) > 0 && !slices.Contains(p.Builders, name) {
 		refuse(spec.Child("builder", "name"), "%s is not among the builders that may be used here: %s", name, p.Builders)

@@ -257,7 +257,7 @@ func TestRegistries(t *testing.T) {
 }
 
 func TestWhatAPolicyRefuses(t *testing.T) {
-	const variables = "Forbidden: variables that configure git may not be set where the hosts of repositories are limited"
+	const variables = "Forbidden: variables that configure git, proxies or the builder may not be set where hosts are limited"
 	for name, c := range map[string]struct {
 		registries, hosts string
 		builders          Builders
@@ -286,7 +286,7 @@ func TestWhatAPolicyRefuses(t *testing.T) {
 				}
 			},
 			want: []string{
-				"spec.builder.args: Forbidden: flags of the builder may not be given where registries are limited: some push elsewhere",
+				"spec.builder.args: Forbidden: flags of the builder may not be given where hosts are limited: some clone or push elsewhere",
 				"spec.builder.cache.repository: Forbidden: this repository is not among those that may be used here: registry.example.com",
 				"spec.builder.env[0].name: " + variables,
 				"spec.builder.image: Forbidden: this repository is not among those that may be used here: registry.example.com",
@@ -306,11 +306,15 @@ func TestWhatAPolicyRefuses(t *testing.T) {
 			"spec.builder.mirrors[2]: Forbidden: this registry is not among those that may be used here: registry.example.com, *.example.org",
 			"spec.builder.mirrors[3]: Forbidden: this registry is not among those that may be used here: registry.example.com, *.example.org"}},
 
-		"no flag of the builder where only hosts and builders are limited": {hosts: "git.example.com", builders: Builders{v1alpha1.Kaniko}, build: builder(v1alpha1.Builder{Args: []string{"--x"}})},
-		"no variable where only registries are limited":                    {registries: "registry.example.com", build: builder(v1alpha1.Builder{Env: []corev1.EnvVar{{Name: "GIT_SSH_COMMAND"}}})},
+		"a flag of the builder where only hosts of repositories are limited": {hosts: "git.example.com", build: builder(v1alpha1.Builder{Args: []string{"--context=git://evil.com/x"}}), want: []string{
+			"spec.builder.args: Forbidden: flags of the builder may not be given where hosts are limited: some clone or push elsewhere"}},
+		"a variable where only registries are limited": {registries: "registry.example.com", build: builder(v1alpha1.Builder{Env: []corev1.EnvVar{{Name: "KANIKO_REGISTRY_MIRROR"}}}), want: []string{
+			"spec.builder.env[0].name: " + variables}},
+		"neither where only builders are limited": {builders: Builders{v1alpha1.Kaniko}, build: builder(v1alpha1.Builder{Args: []string{"--x"}, Env: []corev1.EnvVar{{Name: "HTTPS_PROXY"}}})},
 		"variables of git and of git-sync, and where their configuration is": {hosts: "git.example.com", build: builder(v1alpha1.Builder{Env: []corev1.EnvVar{
 			{Name: "HTTPS_PROXY"}, {Name: "GITSYNC_REPO"}, {Name: "MY_GIT"}, {Name: "HOME"}, {Name: "HOMEPAGE"}, {Name: "XDG_CONFIG_HOME"}, {Name: "git_x"}}}), want: []string{
-			"spec.builder.env[1].name: " + variables, "spec.builder.env[3].name: " + variables, "spec.builder.env[5].name: " + variables}},
+			"spec.builder.env[0].name: " + variables, "spec.builder.env[1].name: " + variables, "spec.builder.env[3].name: " + variables, "spec.builder.env[5].name: " + variables,
+			"spec.builder.env[6].name: " + variables}},
 
 		"the builder that counts when none is named": {builders: Builders{v1alpha1.BuildKit}, want: []string{
 			"spec.builder.name: Forbidden: Kaniko is not among the builders that may be used here: BuildKit"}},

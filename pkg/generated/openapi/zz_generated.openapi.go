@@ -876,7 +876,7 @@ func schema_pkg_apis_build_v1alpha1_Builder(ref common.ReferenceCallback) common
 					},
 					"resources": {
 						SchemaProps: spec.SchemaProps{
-							Description: "resources of the container that builds. Default: what the controller's flags say, which is a small request and no limit.",
+							Description: "resources of the container that clones and of the one that builds. Default: what the controller's flags say, which is a small request and no limit.",
 							Ref:         ref(v1.ResourceRequirements{}.OpenAPIModelName()),
 						},
 					},

@@ -314,7 +314,7 @@ type Builder struct {
 	// +kubebuilder:validation:items:MaxLength=255
 	// +kubebuilder:validation:items:Pattern=`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:]+\])(:[0-9]{1,5})?$`
 	InsecureRegistries []string `json:"insecureRegistries,omitempty"`
-	// resources of the container that builds. Default: what the controller's flags say, which is a small request and no limit.
+	// resources of the container that clones and of the one that builds. Default: what the controller's flags say, which is a small request and no limit.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.claims)",message="resources.claims are not supported: the pod has no resourceClaims"
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`

@@ -30,7 +30,7 @@ type BuilderApplyConfiguration struct {
 	Mirrors []string `json:"mirrors,omitempty"`
 	// insecureRegistries are further registries, host[:port], of base images that speak plain http. Kaniko then pulls from any that does.
 	InsecureRegistries []string `json:"insecureRegistries,omitempty"`
-	// resources of the container that builds. Default: what the controller's flags say, which is a small request and no limit.
+	// resources of the container that clones and of the one that builds. Default: what the controller's flags say, which is a small request and no limit.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
 	// nodeSelector of the pod.
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
