@@ -157,6 +157,12 @@ var rulings = map[string]ruling{
 		says: `names the Secret "vault"`, policy: "spec.deployment.template.spec can name any Secret, and bob may not get all Secrets of this namespace"},
 	"a Secret of a sidecar in the template": {as: bob, changes: []change{set("spec.deployment.template.spec", object{"containers": []object{{"name": "side", "image": "side", "envFrom": []object{{"secretRef": object{"name": "vault"}}}}}})},
 		says: `names the Secret "vault"`, policy: "spec.deployment.template.spec can name any Secret"},
+	"two Secrets that the user may get, in four places": {as: ann, changes: []change{set(gitSecret, "git-creds"), set("spec.image.secretName", "registry-creds"),
+		set("spec.builder", object{"name": "BuildKit", "secrets": []object{{"id": "a", "secretName": "git-creds", "key": "a"}, {"id": "b", "secretName": "registry-creds", "key": "b"}}})}},
+	"more Secrets than the policy asks about, the last of which the user may not get": {as: ann, changes: []change{set("spec.builder", object{"name": "BuildKit", "secrets": []object{
+		{"id": "a", "secretName": "git-creds", "key": "a"}, {"id": "b", "secretName": "git-creds", "key": "b"}, {"id": "c", "secretName": "git-creds", "key": "c"}, {"id": "d", "secretName": "git-creds", "key": "d"},
+		{"id": "e", "secretName": "git-creds", "key": "e"}, {"id": "f", "secretName": "git-creds", "key": "f"}, {"id": "g", "secretName": "vault", "key": "g"}}})},
+		says: `names the Secret "vault", which ann may not use`, policy: "the Build names more than six"},
 	"a ServiceAccount that the user may impersonate": {as: ann, changes: []change{set("spec.builder.serviceAccountName", "builder")}},
 	"a ServiceAccount that the user may not impersonate": {as: bob, changes: []change{set("spec.builder.serviceAccountName", "builder")},
 		says: `names the ServiceAccount "builder", which bob may not use: ask for the right to impersonate serviceaccounts in this namespace`, policy: "bob " + accountSay},
@@ -165,7 +171,7 @@ var rulings = map[string]ruling{
 		says: `names the ServiceAccount "admin"`, policy: "spec.deployment.template.spec can name any Secret"},
 
 	"an application that the user may not patch": {as: bob, changes: []change{set("spec.deployment", object{"adopt": true, "ports": []object{http80}, "service": object{}})},
-		says: `names the Deployment "tried", which bob may not use: ask for the right to patch deployments.apps in this namespace`, policy: "bob may not patch what spec.deployment.adopt is to take over"},
+		says: `names the Deployment "tried", which bob may not use: ask for the right to patch deployments.apps in this namespace`, policy: "bob may not patch what spec.deployment.adopt is to take over: deployments"},
 	"an application to adopt, with the role edit": {as: eve, changes: []change{set("spec.deployment", object{"adopt": true, "ports": []object{http80}, "service": object{}, "ingress": shopHost})}},
 	"a template that cannot be merged": {as: eve, changes: []change{set("spec.deployment.template.spec", object{"containers": []object{{"name": "side", "imagee": "side"}}})},
 		says: "spec.deployment.template: Invalid value: ", webhookOnly: true},
