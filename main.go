@@ -265,13 +265,11 @@ func (o options) serve(ctx context.Context, running *sync.WaitGroup, kube kubern
 		}
 	}
 	if o.metricsAddress != "" {
-		handler, tls := registry.Handler(), secure
+		handler, config := metrics.Guarded(kube, registry.Handler()), secure
 		if local {
-			tls = nil
-		} else {
-			handler = metrics.Guarded(kube, handler)
+			handler, config = registry.Handler(), nil
 		}
-		if err := listen(ctx, running, "metrics-address", o.metricsAddress, handler, tls); err != nil {
+		if err := listen(ctx, running, "metrics-address", o.metricsAddress, handler, config); err != nil {
 			return err
 		}
 	}

@@ -395,6 +395,22 @@ func TestDefaultsSaveAWriteAndLeaveTheInputsAsTheyWere(t *testing.T) {
 	}
 }
 
+// The flags hold without the webhook too: a Build may be older than they are.
+func TestWithoutTheWebhookABuildThatIsNotAllowedIsToldSoAndStartsWhenItIs(t *testing.T) {
+	s := newScene(t, usual)
+	startController(t, startOptions{flags: []string{"-allowed-registries=registry.example.com/{namespace}"}})
+	s.create(makeBuild("shop", buildOnly))
+	s.until("it is told what is allowed", func() error {
+		return s.condition("shop", v1alpha1.ConditionBuilt, metav1.ConditionFalse, "NotAllowed", "spec.image.name", "registry.example.com/"+s.ns)
+	})
+	s.until("there is an Event", func() error { return atLeast(1, s.eventsOf("shop")["NotAllowed"], "Events") })
+	if jobs := s.jobsOf("shop"); len(jobs) > 0 {
+		t.Errorf("there are %d Jobs", len(jobs))
+	}
+	s.patch("shop", object{"spec": object{"image": object{"name": "registry.example.com/" + s.ns + "/shop:1"}}})
+	s.untilReady("shop")
+}
+
 func TestADryRunIsAnsweredAndLeavesNothingBehind(t *testing.T) {
 	s := newScene(t, usual)
 	s.people()

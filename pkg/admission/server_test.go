@@ -1,10 +1,13 @@
 package admission
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -233,6 +236,54 @@ func TestSoManyReviewsAreDecidedAtOnce(t *testing.T) {
 		close(access.goOn)
 		expect("at last", 0, 2*maxReviews+2, 3)
 	})
+}
+
+func TestWhoSendsSlowlyKeepsNobodyWaitingAndIsSentAway(t *testing.T) {
+	server := httptest.NewServer(webhook(may()).Handler(ignore))
+	defer server.Close()
+	var slow net.Conn
+	for range 2 * maxReviews {
+		connection, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close()
+		if _, err := fmt.Fprintf(connection, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", ValidatePath); err != nil {
+			t.Fatal(err)
+		}
+		slow = connection
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), readTimeout) // in which nobody is sent away yet
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+ValidatePath, bytes.NewReader(reviewOf(t, request(t, aBuild(), nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("a review gets %s", answer.Status)
+	}
+	answer, err = http.ReadResponse(bufio.NewReader(slow), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusBadRequest {
+		t.Errorf("a body that does not come gets %s", answer.Status)
+	}
+}
+
+func TestNothingIsDecidedBeforeAllBuildsAreKnown(t *testing.T) {
+	w := webhook(may())
+	w.Synced = func() bool { return false }
+	if got := post(t.Context(), w.Handler(ignore), ValidatePath, reviewOf(t, request(t, aBuild(), nil))); got.Code != http.StatusInternalServerError {
+		t.Errorf("it is answered with %d: %s", got.Code, got.Body)
+	}
 }
 
 // Whatever is sent, by whomever, gets an answer.
