@@ -97,6 +97,36 @@ func rulesOf(objects []unstructured.Unstructured) []rbacv1.PolicyRule {
 	return rules
 }
 
+func TestNoManifestGivesARightOnASecretButTheCertificate(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(repository, "artifacts", "*.yaml"))
+	if err != nil || len(files) < 8 {
+		t.Fatal(files, err)
+	}
+	given := 0
+	for _, file := range files {
+		objects, err := manifests(filepath.Base(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range rulesOf(objects) {
+			for _, resource := range rule.Resources {
+				switch {
+				case resource == "*" || slices.Contains(rule.Verbs, "*") || slices.Contains(rule.Verbs, "impersonate") || slices.Contains(rule.Verbs, "escalate"):
+					t.Errorf("%s gives too much: %v", file, rule)
+				case resource == "secrets":
+					given++
+					if !slices.Equal(rule.ResourceNames, []string{certificateSecret}) || slices.Contains(rule.Verbs, "create") {
+						t.Errorf("%s gives a right on other Secrets: %v", file, rule)
+					}
+				}
+			}
+		}
+	}
+	if given == 0 {
+		t.Error("no manifest gives a right on the certificate")
+	}
+}
+
 func TestANamespacedInstallHasTheSameFeaturesWithARoleOnly(t *testing.T) {
 	s, other := newScene(t, usual), newScene(t, usual)
 	objects, err := manifests("namespaced.yaml", "my-team", s.ns)
